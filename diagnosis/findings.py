@@ -85,6 +85,8 @@ class Sign:
     """These three in place of the rule's, too."""
     secret: str = ""
     """A Secret of the team that it needs."""
+    traceback: tuple[str, ...] = ()
+    """The lines of its log that lead to the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class Cause:
     repeats: bool = False
     """Whether the same request would surely fail in the same way."""
     secret: str = ""
+    traceback: tuple[str, ...] = ()
+    """The lines of the log from where the traceback begins up to the error."""
 
 
 PodTest = Callable[[Case, PodEvidence], Iterator[Sign]]
@@ -137,6 +141,7 @@ class Rule:
             line=found.line,
             repeats=repeats and found.confidence is Confidence.CERTAIN,
             secret=found.secret,
+            traceback=found.traceback,
         )
 
 

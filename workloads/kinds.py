@@ -44,6 +44,11 @@ class WorkloadKind:
         return f"/{self.page_path}/{public_id}/"
 
     @property
+    def form_page(self) -> str:
+        """Path of the form of a new one."""
+        return f"/{self.page_path}/new/"
+
+    @property
     def resources(self) -> str:
         """Path of all of them in REST, where one is submitted."""
         return f"/api/v1/{self.resource_path}/"

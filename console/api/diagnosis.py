@@ -50,6 +50,10 @@ class FindingSerializer(serializers.Serializer[Cause]):
         help_text="Whether the same request would surely fail in the same way."
     )
     evidence = ProofSerializer(many=True)
+    traceback = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The lines of the log from where the traceback begins up to the error; none where the log has none.",
+    )
     pod = TextOrNullField()
     logs = serializers.SerializerMethodField(
         help_text="Address of the log lines around it; null where none shows it."

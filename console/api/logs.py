@@ -22,13 +22,13 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
+from console.log_search import count_lines
 from controller.logs.workload_logs import (
     LEVELS,
     LINES_MAX,
     LineFilter,
     LogLine,
     LogPage,
-    count_lines,
     read_lines,
 )
 from foundation import clock

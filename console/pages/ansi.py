@@ -44,8 +44,9 @@ class _Style:
         return " ".join(f"ansi-{name}" for name in names)
 
 
-def ansi_to_html(line: str) -> SafeString:
-    """One line as HTML: colours and weights become `<span class="ansi-…">`, other escape sequences are dropped.
+def ansi_to_html(line: str, search: re.Pattern[str] | None = None) -> SafeString:
+    """One line as HTML: colours and weights become `<span class="ansi-…">`, other escape sequences are dropped. What matches
+    `search` becomes a `<mark>`, as far as it is of one colour.
 
     Classes: ansi-bold, -dim, -italic, -underline, ansi-<colour>, ansi-bright-<colour>, and the same behind `ansi-bg-`.
     Colours beyond the sixteen are left out. Spans are closed at the end of the line.
@@ -54,19 +55,30 @@ def ansi_to_html(line: str) -> SafeString:
     style = _Style()
     at = 0
     for match in _ESCAPES.finditer(line):
-        _write(parts, line[at : match.start()], style)
+        _write(parts, line[at : match.start()], style, search)
         at = match.end()
         if match["final"] == "m":
             style = _styled(style, match["parameters"])
-    _write(parts, line[at:], style)
+    _write(parts, line[at:], style, search)
     return mark_safe("".join(parts))  # noqa: S308 - every text in it went through escape()
 
 
-def _write(parts: list[str], text: str, style: _Style) -> None:
-    shown = escape(_CONTROLS.sub("", text))
+def _write(parts: list[str], text: str, style: _Style, search: re.Pattern[str] | None) -> None:
+    shown = _marked(_CONTROLS.sub("", text), search)
     classes = style.classes()
     if shown:
         parts.append(f'<span class="{classes}">{shown}</span>' if classes else shown)
+
+
+def _marked(text: str, search: re.Pattern[str] | None) -> str:
+    """The text, escaped."""
+    if search is None:
+        return escape(text)
+    parts, at = [], 0
+    for match in search.finditer(text):
+        parts += [escape(text[at : match.start()]), "<mark>", escape(match[0]), "</mark>"]
+        at = match.end()
+    return "".join([*parts, escape(text[at:])])
 
 
 def _styled(style: _Style, parameters: str) -> _Style:

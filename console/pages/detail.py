@@ -23,7 +23,6 @@ from console.pages.panels import Panel
 from console.pages.queries import find_workload, role_on
 from console.pages.reading import Own, PageReading, freshness_of
 from console.reason_texts import next_step
-from controller.logs.workload_logs import LINES_MAX
 from diagnosis.judge import DOING_WELL
 from foundation import clock
 from foundation.errors import Conflict, NotAllowed, NotFound, PortalError
@@ -54,6 +53,12 @@ TAB_SECONDS: Mapping[str, int] = {
 """How often what stands under a tab is asked for again; of other tabs nothing changes, or it says so itself."""
 NAME_STEM_MAX = 38
 """How much of a name that is taken is kept, so that there is room to distinguish another one."""
+LOG_PARTS: Mapping[str, str] = {
+    "log-view": "console/panel_logs.html",
+    "log-more": "console/log_more.html",
+    "log-older": "console/log_older.html",
+}
+"""Templates of the parts that a log is asked for by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +157,14 @@ class WorkloadPage(OfOneKind, LoginRequiredMixin, View):
 
 
 class WorkloadDetailPage(WorkloadPage, Generic[Own]):
-    """GET is the page; with `HX-Target` one of its fragments: `live`, `tabs`, `panel` or `log-more`."""
+    """GET is the page; with `HX-Target` one of its fragments: `live`, `tabs`, `panel`, or a part of the log."""
 
     template: ClassVar[str]
     tabs: ClassVar[tuple[Tab, ...]]
     tab: ClassVar[str] = ""
     """The tab that it shows; empty where its address says which."""
     panels: ClassVar[Mapping[str, Panel]] = page_panels.SHARED_PANELS
-    fragments: ClassVar[frozenset[str]] = frozenset({"live", "tabs", "panel", "log-more"})
+    fragments: ClassVar[frozenset[str]] = frozenset({"live", "tabs", "panel", *LOG_PARTS})
     limit_name: ClassVar[str] = ""
     """Name of the URL that takes a new time limit by POST; empty for a kind without one."""
 
@@ -172,8 +177,9 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
         """The page or the fragment that is asked for."""
         asked = PageReading(request, workload, clock.now(), self.read)
         target = request.headers.get("HX-Target", "")
-        fragment = target if target in self.fragments else ""
         context = self._common(asked)
+        known = target in self.fragments and (context["tab"] == "logs" or target not in LOG_PARTS)
+        fragment = target if known else ""
         if fragment in {"", "live"}:
             context |= self._head(asked, may=context["may_steer"])
         if fragment != "live":
@@ -184,7 +190,8 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             response = render(request, f"{self.template}#panel", context, status=status)
             response["HX-Retarget"], response["HX-Reswap"] = "#panel", "outerHTML"
             return response
-        name = f"{self.template}#{fragment}" if fragment else self.template
+        whole = f"{self.template}#{fragment}" if fragment else self.template
+        name = LOG_PARTS.get(fragment, whole)
         return render(request, name, context, status=status)
 
     def read(self, workload: Workload) -> Own:
@@ -216,13 +223,13 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "under": under,
             "tabs": self.tabs,
             "may_steer": may,
-            "commands": self._offered_commands(asked) if may else [],
+            **command_facts(self._offered_commands(asked) if may else []),
             "asks_again": asks_again(workload, every=poll_seconds(workload)),
             "panel_asks_again": asks_again(workload, every=TAB_SECONDS[chosen])
             if chosen in TAB_SECONDS
             else "",
             "page_url": self.url(f"{self.noun}-detail", workload),
-            "api_logs": f"{workload.own_kind.resource_of(workload.public_id)}logs/?tail={LINES_MAX}",
+            "api_logs": f"{workload.own_kind.resource_of(workload.public_id)}logs/",
         }
 
     def _offered_commands(self, asked: PageReading[Own]) -> list[PageCommand]:
@@ -238,6 +245,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "cost": asked.cost,
             "burns": workload.phase in HOLDS_CLAIM,
             "next_step": next_step(workload.reason),
+            "quiet": is_quiet(workload),
             "explains": may_be_explained(workload),
             "attempts": attempts,
             "lost_seconds": sum(attempt.lost_seconds for attempt in attempts),
@@ -288,6 +296,16 @@ def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
         "ran": sum(spans, timedelta()) if begun else None,
         "runs": any(end is None for _, end in begun),
     }
+
+
+def command_facts(commands: Sequence[PageCommand]) -> dict[str, Any]:
+    """The buttons, and how many of them cannot be pressed now."""
+    return {"commands": commands, "refused": sum(bool(command.refused) for command in commands)}
+
+
+def is_quiet(workload: Workload) -> bool:
+    """Whether what it says calls for nothing: it does well, or as somebody wished."""
+    return workload.phase != Phase.FAILED and not next_step(workload.reason)
 
 
 def may_be_explained(workload: Workload) -> bool:

@@ -11,8 +11,9 @@ from django.shortcuts import render
 from django.views import View
 
 from console.api.comparisons import compared
-from console.pages.detail import asks_again
+from console.pages.detail import asks_again, is_quiet
 from console.pages.queries import BESIDE, role_on
+from console.reason_texts import next_step
 from diagnosis.history import history_of
 from diagnosis.queries import diagnosis_of, last_that_worked
 from foundation import clock
@@ -43,6 +44,8 @@ class ExplainedPage(LoginRequiredMixin, View):
             "noun": workload.own_kind.noun,
             "found": found,
             "worked": last_that_worked(workload) if found.causes else None,
+            "next_step": next_step(workload.reason),
+            "quiet": is_quiet(workload),
             "alone": not card,
             "may_steer": role_on(workload, request.user) not in {None, Membership.Role.VIEWER},
             "asks_again": asks_again(workload, every=CARD_SECONDS),

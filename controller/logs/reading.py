@@ -27,13 +27,15 @@ PAGE_BYTES_MAX: Final = 2 * 2**20
 TAIL_BYTES_MAX: Final = 8 * 2**20
 ROWS_MAX: Final = 64
 TAIL_ROWS_MAX: Final = 512
-COUNT_BYTES_MAX: Final = 16 * 2**20
 EVERYTHING: Final = LineFilter()
 NO_ATTEMPT: Final = 0
 """The place of a reader before the first attempt."""
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 """When runtimes say that a program began which could not be started."""
 _END: Final = b"~"
+
+Bound = tuple[bytes, bytes, int, int]
+"""A place in the merged log: time, container's log, chunk, and the byte in it after the line that begins there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class LogPage:
     """All pods of the attempt, also if one was asked for; the oldest first."""
     has_started: bool = False
     """Whether a program of any of them has started: before that there is no log."""
+    older: Bound | None = None
+    """Of the last lines: before which place there are older ones; None where these are the first."""
 
 
 class _Pod(NamedTuple):
@@ -81,13 +85,14 @@ class _Pod(NamedTuple):
 class _Part(NamedTuple):
     """The stored lines; `whole` are the uids of pods whose log is stored to its end."""
 
-    items: Sequence[_Item] = ()
+    items: Sequence[Item] = ()
     more: bool = False
     expires_at: datetime | None = None
     whole: frozenset[str] = frozenset()
+    older: Bound | None = None
 
 
-class _Item(NamedTuple):
+class Item(NamedTuple):
     """A stored line with its position; ordered by time, then by position."""
 
     stamp: bytes
@@ -97,6 +102,11 @@ class _Item(NamedTuple):
     number: int
     line: bytes
     chunk: LogChunk
+
+    @property
+    def bound(self) -> Bound:
+        """Its place among all lines."""
+        return self[:4]
 
 
 def read_lines(
@@ -110,13 +120,14 @@ def read_lines(
     limit: int = LINES_DEFAULT,
     wanted: LineFilter = EVERYTHING,
     attempts: Sequence[Attempt] | None = None,
+    before: Bound | None = None,
 ) -> LogPage:
     """Stored lines of one attempt (by default the newest), of all its pods or of the one named, by time.
 
     With `cursor`, the lines after it: none twice and none left out, in whatever order pods are stored. A reader that
     began before there was an attempt reads the first from its beginning. With `tail`, the last lines. A page ends after
     `limit` lines (at most 10,000) or 2 MiB; one of few `wanted` lines after 16 MiB that were searched for them, and the
-    last lines are those of the last 8 MiB. `attempts` are the workload's, for a caller that has just read them. Raises
+    last lines are those of the last 8 MiB. With `before`, the last lines are those before that place. `attempts` are the workload's, for a caller that has just read them. Raises
     NotFound for an attempt or pod that does not exist, Malformed for a cursor of other logs.
     """
     place = _place(workload, attempt=attempt, since=since, cursor=cursor, attempts=attempts)
@@ -130,13 +141,14 @@ def read_lines(
     if place.attempt == NO_ATTEMPT:
         part = _Part()
     elif tail is not None and cursor is None:
-        part = _last(_chunks(workload, place, pod), place, wanted, count=min(tail, LINES_MAX))
+        chunks = chunks_of(workload, place, pod)
+        part = _last(chunks, place, wanted, count=min(tail, LINES_MAX), before=before)
     else:
         limit = max(1, min(limit, LINES_MAX))
-        part = _next(_chunks(workload, place, pod), place, wanted, limit=limit, ended=ended)
+        part = _next(chunks_of(workload, place, pod), place, wanted, limit=limit, ended=ended)
     return LogPage(
         attempt=place.attempt,
-        lines=[_shown(item) for item in part.items],
+        lines=[shown_line(item) for item in part.items],
         cursor=place.encode(),
         more=part.more,
         complete=ended and (begun is None or read <= part.whole),
@@ -144,6 +156,7 @@ def read_lines(
         pods=len(read),
         pod_names=tuple(each.name for each in pods),
         has_started=any(each.started_at and each.started_at.year > _NEVER.year for each in pods),
+        older=part.older,
     )
 
 
@@ -201,13 +214,14 @@ def _pods(workload: Workload, number: int) -> list[_Pod]:
     return [_Pod(*facts) for facts in rows.values_list("uid", "name", "started_at")]
 
 
-def _chunks(workload: Workload, place: LogCursor, pod: str | None) -> QuerySet[LogChunk]:
+def chunks_of(workload: Workload, place: LogCursor, pod: str | None) -> QuerySet[LogChunk]:
     """The index rows of one pod or all, including rows that only mark a pod's log as completely stored."""
     chunks = LogChunk.objects.filter(workload=workload, attempt=place.attempt)
     return chunks if pod is None else chunks.filter(pod_name=pod)
 
 
-def _shown(item: _Item) -> LogLine:
+def shown_line(item: Item) -> LogLine:
+    """A stored line as readers have it."""
     return LogLine(
         at=log_lines.time_of(item.line),
         pod=item.chunk.pod_name,
@@ -235,7 +249,7 @@ def _next(
 
 def _onwards(
     chunks: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, limit: int
-) -> tuple[list[_Item], bool]:
+) -> tuple[list[Item], bool]:
     rows = _rows_after(chunks, place)
     # Lines of chunks not read yet are not older than the start of the first of those chunks.
     horizon = log_lines.stamp_of(rows[ROWS_MAX].first_at) if len(rows) > ROWS_MAX else _END
@@ -243,7 +257,7 @@ def _onwards(
     for row in sorted(rows[:ROWS_MAX], key=lambda row: row.sequence):
         streams.setdefault(stream_key(row.pod_uid, row.container), []).append(row)
     oldest = log_lines.stamp_of(place.since) if place.since else b""
-    items: list[_Item] = []
+    items: list[Item] = []
     size = 0
     for item in merge(
         *(_walk(key, chunks_of_stream, place, wanted) for key, chunks_of_stream in streams.items())
@@ -279,19 +293,19 @@ def _ends(chunks: QuerySet[LogChunk]) -> list[tuple[str, str, int, int]]:
     return list(newest.values_list("pod_uid", "container", "sequence", "size_bytes"))
 
 
-def _walk(key: bytes, rows: list[LogChunk], place: LogCursor, wanted: LineFilter) -> Iterator[_Item]:
+def _walk(key: bytes, rows: list[LogChunk], place: LogCursor, wanted: LineFilter) -> Iterator[Item]:
     for row in rows:
         sequence, begin = place.positions.get(key, (0, 0))
         start = begin if row.sequence == sequence else 0
-        yield from _items(key, row, wanted, start=start)
+        yield from items_of(key, row, wanted, start=start)
         # Also past lines that the file does not contain (any more), so that a reader always advances.
         reached = (row.sequence, row.size_bytes)
         place.positions[key] = max(place.positions.get(key, (0, 0)), reached)
 
 
-def _items(
-    key: bytes, row: LogChunk, wanted: LineFilter, *, start: int, stop: int | None = None
-) -> Iterator[_Item]:
+def items_of(
+    key: bytes, row: LogChunk, wanted: LineFilter, *, start: int = 0, stop: int | None = None
+) -> Iterator[Item]:
     """The wanted lines of a chunk between two byte offsets, both at the start of a line."""
     data = read_chunk(row)
     if wanted:
@@ -304,76 +318,74 @@ def _items(
     for line, keep in zip(lines, kept, strict=False):
         end += len(line) + 1
         if keep and end > start:
-            yield _Item(line[: log_lines.STAMP_BYTES], key, row.sequence, end, number, line, row)
+            yield Item(line[: log_lines.STAMP_BYTES], key, row.sequence, end, number, line, row)
         number += 1
-
-
-def count_lines(
-    workload: Workload, wanted: LineFilter, *, attempt: int | None, pod: str | None, since: datetime | None
-) -> tuple[int, bool]:
-    """How many of the stored lines are wanted, and whether that is all of them: of a log of more than 16 MiB only the newest
-    are counted.
-    """
-    number = workload.attempt_number if attempt is None else attempt
-    chunks = _chunks(workload, LogCursor(attempt=number), pod).exclude(container=NO_CONTAINER)
-    rows = (chunks.filter(last_at__gte=since) if since else chunks).order_by("-last_at", "-sequence")
-    oldest = log_lines.stamp_of(since) if since else b""
-    found = size = 0
-    for place, row in enumerate(rows[: TAIL_ROWS_MAX + 1]):
-        if size >= COUNT_BYTES_MAX or place == TAIL_ROWS_MAX:
-            return found, False
-        size += row.size_bytes
-        found += sum(item.stamp >= oldest for item in _items(b"", row, wanted, start=0))
-    return found, True
 
 
 # -- from the end -------------------------------------------------------------------------------------------------
 
 
-def _last(stored: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int) -> _Part:
+def _last(
+    stored: QuerySet[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int, before: Bound | None
+) -> _Part:
     """The last `count` lines; `place` is moved to the end of everything stored."""
-    rows = list(_rows_of_end(with_expiry(stored), place.since))
+    until = log_lines.time_of(before[0]) if before else None
+    rows = list(_rows_of_end(with_expiry(stored), since=place.since, until=until))
     whole = frozenset(row.pod_uid for row in rows if row.container == NO_CONTAINER)
     chunks = [row for row in rows if row.container != NO_CONTAINER]
     for row in sorted(chunks, key=lambda row: row.sequence):
         place.positions[stream_key(row.pod_uid, row.container)] = (row.sequence, row.size_bytes)
     oldest = min(chunks, key=lambda row: row.first_at, default=None)
-    items = _tail(chunks, place, wanted, count=count) if count else []
-    return _Part(items, False, oldest.expires_at if oldest else None, whole)
+    earlier = [row for row in chunks if until is None or row.first_at <= until]
+    items, older = _tail(earlier, place, wanted, count=count, before=before) if count else ([], None)
+    return _Part(items, False, oldest.expires_at if oldest else None, whole, older)
 
 
-def _rows_of_end(stored: QuerySet[Any], since: datetime | None) -> QuerySet[Any]:
-    """The newest rows, the last row of each container, the oldest row, and the rows that mark complete logs, read in
-    one statement so that they are consistent.
+def _rows_of_end(stored: QuerySet[Any], *, since: datetime | None, until: datetime | None) -> QuerySet[Any]:
+    """The newest rows (that begin by `until`), the last row of each container, the oldest row, and the rows that mark complete
+    logs, read in one statement so that they are consistent.
     """
     chunks = stored.exclude(container=NO_CONTAINER)
     newest = (chunks.filter(last_at__gte=since) if since else chunks).order_by("-last_at", "-sequence")
+    if until is not None:
+        newest = newest.filter(first_at__lte=until)
     ends = chunks.order_by("pod_uid", "container", "-sequence").distinct("pod_uid", "container")
     oldest = chunks.order_by("first_at")[:1]
     return newest[:TAIL_ROWS_MAX].union(ends, oldest, stored.filter(container=NO_CONTAINER))
 
 
-def _tail(chunks: Sequence[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int) -> list[_Item]:
+def _tail(
+    chunks: Sequence[LogChunk], place: LogCursor, wanted: LineFilter, *, count: int, before: Bound | None
+) -> tuple[list[Item], Bound | None]:
+    """The last lines, and the place before which older ones were not looked at; None where there are none."""
     ends = place.positions
     rows = [row for row in chunks if place.since is None or row.last_at >= place.since]
-    newest = sorted(rows, key=lambda row: (row.last_at, row.sequence), reverse=True)[:TAIL_ROWS_MAX]
-    items: list[_Item] = []
+    newest = sorted(rows, key=lambda row: (row.last_at, row.sequence), reverse=True)
+    items: list[Item] = []
     size = 0
-    for index, row in enumerate(newest):
+    border = b""
+    for index, row in enumerate(newest[:TAIL_ROWS_MAX]):
         key = stream_key(row.pod_uid, row.container)
         sequence, stop = ends.get(key, (-1, 0))
         if row.sequence <= sequence:
-            items += _items(
+            found = items_of(
                 key, row, wanted, start=0, stop=stop if row.sequence == sequence else row.size_bytes
             )
+            items += found if before is None else (item for item in found if item.bound < before)
             size += row.size_bytes
         # A line of an older chunk is not newer than that chunk's end.
         border = log_lines.stamp_of(newest[index + 1].last_at) if index + 1 < len(newest) else b""
         if size > TAIL_BYTES_MAX or _count_after(items, border, enough=count) >= count:
             break
     oldest = log_lines.stamp_of(place.since) if place.since else b""
-    return sorted(item for item in items if item.stamp >= oldest)[-count:]
+    kept = sorted(item for item in items if item.stamp >= oldest)
+    shown = kept[-count:]
+    if shown and (border or len(kept) > count):
+        return shown, shown[0].bound
+    # All that was searched was unwanted: what is older begins where that ended.
+    searched = (border[: log_lines.STAMP_BYTES - 4] + b"999Z", b"", 0, 0)
+    return shown, searched if border and (before is None or searched < before) else None
 
 
-def _count_after(items: list[_Item], border: bytes, *, enough: int) -> int:
+def _count_after(items: list[Item], border: bytes, *, enough: int) -> int:
     return sum(item.stamp > border for item in items) if len(items) >= enough else 0

@@ -12,7 +12,7 @@ from cluster.client import ClusterClient
 from controller.logs import store
 from controller.logs.fetch import Fetched, LogUnavailable, fetch_pod
 from controller.logs.matching import LEVELS, LineFilter
-from controller.logs.reading import LINES_MAX, NO_ATTEMPT, LogLine, LogPage, count_lines, read_lines
+from controller.logs.reading import LINES_MAX, NO_ATTEMPT, Bound, LogLine, LogPage, read_lines
 from controller.logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire, expire_beyond
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
 
@@ -21,10 +21,10 @@ __all__ = [
     "LINES_MAX",
     "NOTIFY_CHANNEL",
     "NO_ATTEMPT",
+    "Bound",
     "LineFilter",
     "LogLine",
     "LogPage",
-    "count_lines",
     "expire",
     "expire_beyond",
     "fetch_last",

@@ -20,6 +20,7 @@ from diagnosis.findings import (
     such_as_twice,
 )
 from diagnosis.rules.containers import CRASH_LOOP, killed_by_probe, states
+from diagnosis.tracebacks import error_line, traceback_before
 
 _GPU_MEMORY: Final = re.compile(
     r"CUDA out of memory|torch\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|OutOfMemoryError: CUDA"
@@ -37,7 +38,8 @@ _NCCL: Final = re.compile(r"NCCL|nccl|Watchdog caught")
 _IN_USE: Final = re.compile(r"[Aa]ddress already in use")
 _SHARED_MEMORY: Final = re.compile(r"bus error.*shared memory|insufficient shared memory", re.IGNORECASE)
 _ERROR_LINE: Final = re.compile(
-    r"^(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b|\bFATAL\b|\bpanic:", re.MULTILINE
+    r"^(?:\[?(?:default|rank)\d+\]?:\s?)?(?:\w+\.)*\w*(?:Error|Exception|Interrupt)\b|\bFATAL\b|\bpanic:",
+    re.MULTILINE,
 )
 _SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 139: "SIGSEGV", 143: "SIGTERM", 130: "SIGINT"}
 STOPPING: Final = "Stopping"
@@ -137,7 +139,17 @@ def _by_line(
             confidence,
             line=line.at if line else None,
             pod=pod.name,
+            traceback=_traceback(case, pod, line),
         )
+
+
+def _traceback(case: Case, pod: PodEvidence, line: LogEvidence | None) -> tuple[str, ...]:
+    """What its log says up to that line, from where a traceback begins."""
+    if line is None:
+        return ()
+    lines = case.lines_of(pod)
+    last = max(place for place, each in enumerate(lines) if each is line)
+    return traceback_before([each.text for each in lines[: last + 1]])
 
 
 @pod_rule(
@@ -321,11 +333,19 @@ def own_error(case: Case, pod: PodEvidence) -> Iterator[Sign]:
         if item.reason == _OOM or item.reason in _NO_START or item.exit_code in known:
             continue
         last = next(_lines(case, pod, _ERROR_LINE), None)
+        title = error_line(last[0]) if last else ""
         said = f" It wrote: {last[0][:200]}" if last else ""
         words = f"The program of container {item.name} in pod {pod.name} ended by itself with exit code {item.exit_code}: this is the program's own error.{said}"
         proofs = (proof_of_container(pod, item), *((last[1],) if last and last[2] else ()))
-        line = last[2].at if last and last[2] else None
-        yield Sign(words, tuple(dict.fromkeys(proofs)), line=line, pod=pod.name)
+        line = last[2] if last else None
+        yield Sign(
+            words,
+            tuple(dict.fromkeys(proofs)),
+            title=title,
+            line=line.at if line else None,
+            pod=pod.name,
+            traceback=_traceback(case, pod, line),
+        )
         return
 
 

@@ -15,7 +15,7 @@ from django.views import View
 from typing_extensions import override
 
 from console.pages.card import CardLook, Page, look_at
-from console.pages.detail import CommandInput, PageCommand, see_other
+from console.pages.detail import CommandInput, PageCommand, command_facts, see_other
 from console.pages.forms import whole
 from console.pages.lists import PageOfRows, WorkloadRow, rows_with
 from console.pages.queries import submit_teams, teams_of
@@ -98,7 +98,7 @@ class SweepPage(OfSweep):
             "detail": detail,
             "may_steer": may,
             "rules": rules,
-            "commands": _commands(sweep, detail) if may else [],
+            **command_facts(_commands(sweep, detail) if may else []),
             "waiting": _look(sweep, card) if card else None,
             "figures": card.figures if card else None,
             "asks_again": _asks_again(detail),

@@ -1,17 +1,12 @@
 /* Small comforts. Every page works without this file. */
 "use strict";
 (() => {
-  const FOLLOW_SLACK_PX = 40;
-  const DOM_LINES_MAX = 5000;
   const FILLED_MS = 1600;
 
   // Copy buttons are hidden until there is a script that can copy.
   const wake = (root) => {
     for (const button of root.querySelectorAll("button[data-copy]")) {
       button.hidden = !navigator.clipboard;
-    }
-    for (const log of root.querySelectorAll(".log")) {
-      log.scrollTop = log.scrollHeight;
     }
   };
 
@@ -39,20 +34,7 @@
   });
   window.addEventListener("pageshow", (event) => event.persisted && location.reload());
 
-  // A log stays at its end while the reader is there, and keeps still while they read further up.
-  let follows = true;
-  document.addEventListener("htmx:beforeSwap", () => {
-    const log = document.querySelector(".log");
-    follows = !log || log.scrollHeight - log.scrollTop - log.clientHeight < FOLLOW_SLACK_PX;
-  });
-  document.addEventListener("htmx:afterSwap", (event) => {
-    const log = document.querySelector(".log");
-    if (log && follows) {
-      while (log.children.length > DOM_LINES_MAX) log.firstElementChild.remove();
-      log.scrollTop = log.scrollHeight;
-    }
-    if (event.target.id !== "log-more") wakeButtons();
-  });
+  document.addEventListener("htmx:afterSwap", (event) => event.target.id !== "log-more" && wakeButtons());
   const wakeButtons = () => {
     for (const button of document.querySelectorAll("button[data-copy]")) button.hidden = !navigator.clipboard;
   };

@@ -30,6 +30,7 @@ EXCEPTIONS = {
     ("portal/quota_console.html", ROW): SEARCH_BAR,
     ("portal/audit.html", ROW): SEARCH_BAR,
     ("console/panel_logs.html", ROW): "The log is chosen in a bar above it, in one line.",
+    ("console/log_tools.html", ROW): "How a log looks is chosen in a menu, in lines of one word.",
     (
         "console/panel_logs.html",
         EMPTY,

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from console import log_search
 from controller.logs import reading, store, workload_logs
 from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
 from controller.logs.matching import LineFilter
@@ -152,7 +153,7 @@ def test_pages_of_a_search_have_what_a_search_of_all_lines_has(seed, small_chunk
         found = every_page(run, wanted=by, limit=7)
         assert sorted(found, key=str) == sorted(right, key=str)
         assert workload_logs.read_lines(run, wanted=by, tail=9).lines == right[-9:]
-        count = workload_logs.count_lines(run, by, attempt=None, pod=None, since=None)
+        count = log_search.count_lines(run, by, attempt=None, pod=None, since=None)
         assert count == (len(right), True)
 
 
@@ -181,8 +182,8 @@ def test_a_line_has_the_same_number_for_ever(small_chunks, settings):
 def test_of_a_log_too_long_to_count_the_newest_part_is(small_chunks, monkeypatch):
     run = make_workload()
     write(make_pod(run, "train-0"), *["needle"] * 100)
-    monkeypatch.setattr(reading, "COUNT_BYTES_MAX", 800)
-    count, complete = workload_logs.count_lines(run, LineFilter("needle"), attempt=None, pod=None, since=None)
+    monkeypatch.setattr(log_search, "COUNT_BYTES_MAX", 800)
+    count, complete = log_search.count_lines(run, LineFilter("needle"), attempt=None, pod=None, since=None)
     assert 0 < count < 100
     assert not complete
 

@@ -7,6 +7,8 @@ from urllib.parse import parse_qsl
 import pytest
 from django.conf import settings
 
+from console import log_search
+from console.log_places import LinePlace
 from controller.logs import reading, store, workload_logs
 from controller.logs.store import ContainerLog, source_of
 from foundation import clock
@@ -310,3 +312,90 @@ def test_strangers_and_other_kinds_are_told_that_nothing_is_there(run, get, sett
     other = api_client(User.objects.get(pk=endpoint.owner_id))
     assert other.get(f"/api/v1/training-runs/{endpoint.public_id}/logs/").status_code == 404
     assert get(attempt="9").status_code == 404
+
+
+# --- older lines, and lines that are looked for
+
+
+def in_small_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(store, "CHUNK_BYTES_MAX", 600)
+    monkeypatch.setattr(store, "MERGE_BYTES_MAX", 0)
+
+
+def test_older_lines_are_read_page_before_page_to_the_beginning_each_once(run, monkeypatch):
+    in_small_chunks(monkeypatch)
+    for index in range(3):
+        write(make_pod(run, f"train-{index}"), *(line(at) for at in range(index, 300, 3)))
+    page = workload_logs.read_lines(run, tail=40)
+    found = texts(page)
+    while page.older is not None:
+        page = workload_logs.read_lines(run, tail=40, before=page.older)
+        found = [*texts(page), *found]
+    assert found == [f"line {at}" for at in range(300)]
+
+
+def test_what_was_written_meanwhile_is_not_older(run):
+    pod = make_pod(run, "train-0")
+    write(pod, *(line(at) for at in range(20)))
+    page = workload_logs.read_lines(run, tail=5)
+    write(pod, *(line(at) for at in range(20, 40)))
+    older = workload_logs.read_lines(run, tail=100, before=page.older)
+    assert texts(older) == [f"line {at}" for at in range(15)]
+    assert older.older is None
+
+
+def test_what_is_older_than_all_that_was_searched_in_vain_is_searched_next(run, monkeypatch):
+    in_small_chunks(monkeypatch)
+    monkeypatch.setattr(reading, "TAIL_BYTES_MAX", 2000)
+    write(make_pod(run, "train-0"), line(0, "needle"), *(line(at) for at in range(1, 400)))
+    wanted = workload_logs.LineFilter("needle")
+    page, pages = workload_logs.read_lines(run, tail=10, wanted=wanted), 1
+    while not page.lines and page.older is not None:
+        page, pages = workload_logs.read_lines(run, tail=10, wanted=wanted, before=page.older), pages + 1
+    assert texts(page) == ["needle 0"]
+    assert 1 < pages < 15
+
+
+def test_a_line_is_found_by_its_number_among_those_of_its_pod_and_container(run, monkeypatch):
+    in_small_chunks(monkeypatch)
+    first, second = make_pod(run, "train-0"), make_pod(run, "train-1")
+    write(first, *(line(at) for at in range(0, 200, 2)))
+    write(first, line(-1, "clone"), container="checkout")
+    write(second, *(line(at) for at in range(1, 200, 2)))
+
+    def after(text: str, pod: str | None = None) -> str:
+        place = LinePlace.of(text, parameter="line")
+        bound = log_search.bound_of(run, place, attempt=1, pod=pod)
+        return texts(workload_logs.read_lines(run, tail=1, before=bound))[0]
+
+    assert after("train-1-L50") == "line 98"
+    assert after("L50", "train-0") == "line 97"
+    with pytest.raises(IndexError):
+        after("train-0:checkout-L1")
+    with pytest.raises(NotFound):
+        after("train-0-L101")
+    with pytest.raises(Malformed):
+        after("train-0")
+
+
+def test_a_search_says_where_one_is_among_its_matches_and_what_is_beside(run, monkeypatch):
+    in_small_chunks(monkeypatch)
+    pods = [make_pod(run, f"train-{index}") for index in range(2)]
+    for index, pod in enumerate(pods):
+        write(pod, *(line(at, "needle" if at % 50 == index else "hay") for at in range(index, 300, 2)))
+    wanted = workload_logs.LineFilter("needle")
+    found = log_search.find_lines(run, wanted, attempt=1, pod=None)
+    assert (found.count, found.complete, found.position, found.following.text) == (12, True, 0, "needle 0")
+    place = LinePlace(number=26, pod="train-0")
+    at = log_search.bound_of(run, place, attempt=1, pod=None)
+    found = log_search.find_lines(run, wanted, attempt=1, pod=None, at=at)
+    assert (found.position, found.previous.text, found.following.text) == (3, "needle 1", "needle 51")
+
+
+def test_the_first_error_is_found_from_the_beginning(run, monkeypatch):
+    in_small_chunks(monkeypatch)
+    lines = [line(at, "ERROR" if at in {70, 150} else "INFO") for at in range(200)]
+    write(make_pod(run, "train-0"), *lines)
+    wanted = workload_logs.LineFilter(level="error")
+    assert log_search.first_line(run, wanted, attempt=1, pod=None).text == "ERROR 70"
+    assert log_search.first_line(run, workload_logs.LineFilter("odd"), attempt=1, pod=None) is None

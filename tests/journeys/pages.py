@@ -36,7 +36,7 @@ class Screen:
         self.hand.press(menu.get_by_role("link", name=name, exact=True))
 
     def open_own_menu(self) -> None:
-        self.hand.press(self.page.locator("details.menu > summary"))
+        self.hand.press(self.page.get_by_role("banner").locator("details.menu > summary"))
 
     def open_further(self, name: str) -> None:
         """What stands at the foot of the menu, and where that is narrow among what is one's own."""
@@ -232,6 +232,12 @@ class WorkloadScreen(Screen):
         facts = self.page.get_by_role("region", name="Facts")
         return facts.locator("div", has=self.page.get_by_role("term").get_by_text(name, exact=True)).last
 
+    def further_fact(self, name: str) -> Locator:
+        """One of those that stand folded away."""
+        facts = self.page.get_by_role("region", name="Facts")
+        self.hand.press(facts.get_by_text("More", exact=True))
+        return self.fact(name)
+
     def cost(self) -> float:
         """What it has cost so far, in dollars, as soon as it has cost anything."""
         cost = self.fact("Cost so far")
@@ -252,7 +258,8 @@ class WorkloadScreen(Screen):
         return self.open_tab(name)
 
     def says(self, text: str | re.Pattern[str]) -> Self:
-        self.visit.wait_for(self.page.get_by_role("region", name="What it says").get_by_text(text))
+        """Wait until it stands above the tabs: in a line, or in the card of its cause."""
+        self.visit.wait_for(self.page.locator("#live").get_by_text(text).first)
         return self
 
     def act(self, name: str, done: str) -> Self:

@@ -105,7 +105,7 @@ def test_a_sweep_finds_the_best_rate_stops_the_others_and_is_cancelled_as_one(
         sweep.member_comes_to(name, "Cancelled", "Early stopped")
     sweep.comes_to("Succeeded")
     sweep = RunsPage.from_menu(sweep).open_sweeps().open("lr")
-    sweep.open_member("lr-2").fact("Sweep").get_by_role("link", name="lr").wait_for()
+    sweep.open_member("lr-2").further_fact("Sweep").get_by_role("link", name="lr").wait_for()
     stays = sweep_form(home, "stays", "seed = 1..3", programs.STAYS, most="1").submit_sweep("stays")
     stays.member_comes_to("stays-1", "Running").member_comes_to("stays-3", "Suspended")
     stays.act("Cancel", "The sweep stays is being cancelled.").comes_to("Cancelled")

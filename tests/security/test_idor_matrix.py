@@ -14,7 +14,20 @@ from tests.security.world import SECRET_WORD, TEAM, Principal, World, different,
 
 API = sorted(name for name, row in ROUTES.items() if row.kind == "api")
 PAGES = sorted(name for name, row in ROUTES.items() if row.kind == "page")
-FRAGMENTS = ("live", "tabs", "panel", "log-more", "list", "home", "usage", "preview", "flavors", "answer")
+FRAGMENTS = (
+    "live",
+    "tabs",
+    "panel",
+    "log-more",
+    "log-older",
+    "log-view",
+    "list",
+    "home",
+    "usage",
+    "preview",
+    "flavors",
+    "answer",
+)
 
 
 def content(response) -> str:

@@ -104,7 +104,7 @@ def test_the_log_of_a_run_that_has_just_been_submitted_comes_by_itself(live_serv
         meanwhile(lambda: begin(world, run, "epoch 1", "epoch 2"))
         page.clock.run_for(POLL_MS)
         log.get_by_text("epoch 2").wait_for()
-        assert page.locator("select[name=attempt]").input_value() == "1"
+        page.get_by_text("Attempt 1.").wait_for()
         meanwhile(lambda: world.log(fresh(run).pods.get(), "-", "-", "-", "epoch 3"))
         page.clock.run_for(POLL_MS)
         log.get_by_text("epoch 3").wait_for()
@@ -132,7 +132,6 @@ def test_the_log_goes_on_with_the_attempt_after_a_resume_and_who_chose_an_older_
         log.get_by_text("second attempt").wait_for()
         assert log.get_by_text("first attempt").count() == 0
         page.locator("select[name=attempt]").select_option("1")
-        page.get_by_role("button", name="Show").click()
         log.get_by_text("End of the log.").wait_for()
         page.clock.run_for(TOLD_MS)
         assert log.get_by_text("first attempt").count() == 1
@@ -157,6 +156,7 @@ def test_the_times_of_a_page_that_nothing_happens_to_go_on(live_server, world, m
         page.goto(f"/runs/{run.public_id}/?tab=spec")
         page.get_by_text("Suspended by ana.").wait_for()
         ran = page.get_by_text("Ran for").locator("..").inner_text()
+        page.locator("#timeline > summary").click()
         steps, head = page.locator(".steps"), page.locator(".page-head .reason")
         # The server's clock does not run with the page's: what it answers meanwhile must not be of before.
         page.route("**/*", nothing_new)

@@ -81,25 +81,6 @@ def test_logs_are_shown_in_colour_and_followed_from_where_they_ended(ana, made, 
     assert "epoch 4/10" not in fragment
 
 
-def test_a_log_is_searched_and_what_is_followed_is_of_the_search(ana, made, world):
-    run = made["resnet50"]
-    world.log(run.pods.get(), *(["-"] * 9), "Needle one", "a line of hay", "ERROR <b>needle</b> two")
-    html = page(ana, run, "?tab=logs&search=needle")
-    assert "2 lines match." in html
-    assert ("Needle one" in html, "a line of hay" in html, "&lt;b&gt;needle&lt;/b&gt;" in html) == (
-        True,
-        False,
-        True,
-    )
-    more = re.search(r'id="log-more"[^>]*hx-get="([^"]+)"', html)[1]
-    assert "search=needle" in more
-    assert "search=needle" in re.search(r'href="([^"]+download=1[^"]*)"', html)[1]
-    found = page(ana, run, "?tab=logs&search=needle&level=error")
-    assert "1 line matches." in found
-    assert "Needle one" not in found
-    assert ana.get(f"/runs/{run.public_id}/?tab=logs&level=severe").status_code == 400
-
-
 def test_a_log_cursor_of_something_else_is_refused(ana, made):
     assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=logs&cursor=x").status_code == 400
     assert ana.get(f"/runs/{made['resnet50'].public_id}/?tab=logs&attempt=9").status_code == 404
@@ -141,6 +122,31 @@ def test_a_button_that_cannot_be_pressed_says_why(ana, made):
     html = page(ana, made["sweep-07"])
     assert "It has ended: Succeeded." in re.search(r'id="why-cancel">([^<]+)', html)[1]
     assert 'popovertarget="confirm-retry"' in html
+
+
+def test_what_calls_for_nothing_is_a_line_and_what_does_a_card(ana, made, world):
+    quiet = page(ana, made["resnet50"])
+    assert re.search(r'<section class="said-quiet[^>]*><p>Its pod is running.', quiet)
+    world.move(made["resnet50"], Phase.RUNNING, Reason.DEGRADED, "1 of 2 pods is ready.", at=world.now)
+    degraded = page(ana, made["resnet50"])
+    assert "said-quiet" not in degraded
+    assert re.search(r'<section class="card callout[^>]*aria-label="What it says"', degraded)
+
+
+def test_the_timeline_is_a_bar_that_opens_and_the_further_facts_are_folded(ana, made):
+    html = page(ana, made["resnet50"])
+    for folded in ("timeline", "more-facts"):
+        assert re.search(rf'<details class="[^"]+" id="{folded}">', html)
+    assert html.index('id="more-facts"') < html.index("<dt>Priority</dt>")
+
+
+def test_what_is_not_possible_now_is_no_button(ana, made, viewer):
+    html = page(ana, made["resnet50"])
+    menu = re.search(r'<details class="menu" id="refused">.*?</details>', html, re.DOTALL)[0]
+    assert "Only when this one has ended." in menu
+    assert "<button" not in menu
+    assert "disabled" not in re.search(r'<div class="page-head">.*?</section>', html, re.DOTALL)[0]
+    assert 'id="refused"' not in page(viewer, made["resnet50"])
 
 
 def test_running_again_makes_a_new_run_of_the_same_request(ana, made):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 
 import pytest
 from django.test import Client
@@ -43,7 +44,7 @@ def test_the_page_of_a_run_that_failed_asks_for_the_card_and_works_without_it(an
     page = ana.get(broke.page_url).content.decode()
     assert f'hx-get="{why(broke)}"' in page
     assert f'<a href="{why(broke)}">' in page
-    assert 'id="why" hx-preserve="true"' in page
+    assert 'id="why-Failed" hx-preserve="true"' in page
 
 
 @pytest.mark.parametrize("phase", [Phase.SUCCEEDED, Phase.CANCELLED])
@@ -68,6 +69,31 @@ def test_the_card_says_what_happened_what_shows_it_and_one_next_step(ana, broke)
     assert '<span title="The cluster or the program says so in as many words.">certain</span>' in card
     assert f"{broke.page_url}?tab=logs&amp;attempt=1&amp;pod=a-1-x7k2p#tabs" in card
     assert "hx-trigger" not in card, "what has ended changes no more"
+
+
+def test_a_programs_own_error_is_the_title_with_its_traceback_and_a_button_to_change_the_request(ana, world):
+    run = attempted(world, Phase.FAILED, reason="ApplicationError", message="Ended with exit code 1.")
+    traceback = (
+        "Traceback (most recent call last):",
+        "  import torchx",
+        "ModuleNotFoundError: No module named 'torchx'",
+    )
+    Planted(run).pods(failed(1)).wrote("before", *traceback)
+    card = ana.get(why(run), **CARD).content.decode()
+    assert '<h2 id="why-title">ModuleNotFoundError: No module named &#x27;torchx&#x27;</h2>' in card
+    block = re.search(r'<pre class="codeblock traceback"[^>]*>(.*?)</pre>', card, re.DOTALL)[1]
+    assert unescape(block).split("\n") == list(traceback)
+    button = re.search(r'<a class="button button-primary" href="([^"]+)">.*?Run again with a change', card)[1]
+    assert 'value="example.org/train:1"' in ana.get(button).content.decode()
+    viewer = signed_in(make_member("viewer", team=world.team).user)
+    assert "Run again with a change" not in viewer.get(why(run), **CARD).content.decode()
+
+
+def test_of_a_failure_that_nothing_explains_the_card_says_what_the_portal_knows(ana, world):
+    run = attempted(world, Phase.FAILED, reason="OOMKilled", message="It reached its limit.")
+    page = ana.get(run.page_url).content.decode()
+    assert "It reached its limit." in page
+    assert "Ask for more memory" in page
 
 
 def test_while_it_may_change_the_card_asks_again(ana, world):
