@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from pages import advice, audit, home
+from pages import advice, audit, home, palette, preferences
 from pages.costs import capacity as capacity_costs
 from pages.costs import line
 from pages.costs import pages as costs
@@ -15,7 +15,10 @@ app_name = "portal"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.HomePage.as_view(), name="home"),
-    path("theme/", home.choose_theme, name="theme"),
+    path("theme/", preferences.choose_theme, name="theme"),
+    path("keys/", preferences.choose_keys, name="keys"),
+    path("zone/", preferences.choose_zone, name="zone"),
+    path("go/", palette.PalettePage.as_view(), name="palette"),
     path("audit/", audit.AuditPage.as_view(), name="audit"),
     path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
     path("costs/", costs.CostsPage.as_view(), name="costs"),
