@@ -293,7 +293,7 @@ def test_another_rule_within_one_reason_has_a_receipt(team, user, flavor):
     assert [each.rule for each in Decision.objects.filter(workload=second)] == ["quota"]
     pass_over(flavor)
     second.refresh_from_db()
-    assert "could delay" in second.message
+    assert "it is kept for" in second.message
     assert [each.rule for each in Decision.objects.filter(workload=second).order_by("id")] == [
         "quota",
         "backfill",

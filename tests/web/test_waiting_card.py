@@ -69,7 +69,7 @@ def test_the_card_says_what_rest_says(ana, queue):
 def test_the_card_says_when_it_starts_with_the_exact_time_beside_it(ana, queue):
     card, html = rest(ana, queue["vit-huge"]), html_of(ana, queue["vit-huge"])
     ends = [datetime.fromisoformat(card["start"][name]) for name in ("p50", "p90")]
-    said = re.search(r'<dd class="figure">in ([0-9]+) to ([0-9]+) min</dd>', html).groups()
+    said = re.search(r'<dd class="figure">in ([0-9]+)m to ([0-9]+)m</dd>', html).groups()
     times = re.findall(r'<time datetime="([^"]+)" title="([^"]+) UTC">([^<]+)</time>', html)
     shown = {datetime.fromisoformat(exact): (title, text) for exact, title, text in times}
     for minutes, end in zip(said, ends, strict=True):
@@ -97,10 +97,17 @@ def test_runs_of_the_own_team_are_links_and_those_of_others_have_no_name(ana, qu
         assert hidden not in html, hidden
 
 
+def test_who_holds_what_it_waits_for_is_named_where_that_is_of_the_own_team(ana, queue):
+    said = text_of(ana, queue["bert-large"])
+    line = re.search(r"In use by: (.*?)(?: By capacity type| Ahead of it| Quota in use|$)", said)[1]
+    assert "resnet50 (" in line
+    assert "other teams (" in line or "another team (" in line
+
+
 def test_who_is_first_and_yet_must_not_start_is_told_whom_it_would_delay(ana, queue):
     card, said = rest(ana, queue["detr"]), text_of(ana, queue["detr"])
     assert (card["position"], card["rule"]) == (1, "backfill")
-    delayed = "it could delay one of team vision that came first and waits for the team's guaranteed quota"
+    delayed = "it is kept for one of team vision that came first and waits for the team's guaranteed quota"
     assert delayed in card["message"]
     assert delayed in said
 
