@@ -41,7 +41,7 @@ class PalettePage(LoginRequiredMixin, View):
     """GET is a page with the field and what was found; with `HX-Target: palette-found` what was found alone."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        search = " ".join(request.GET.get("search", "").replace("\x00", "").split())[:SEARCH_LENGTH_MAX]
+        search = " ".join(request.GET.get("search", "").split())[:SEARCH_LENGTH_MAX]
         groups = [(title, entries) for title, entries in _groups(request, search) if entries]
         fragment = f"#{PARTIAL}" if request.headers.get("HX-Target") == PARTIAL else ""
         context = {"search": search, "groups": groups, "count": sum(len(each) for _, each in groups)}

@@ -14,7 +14,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.glossary import WORDS
-from console.pages.words import PHASES, cores_words, duration_words, span_words
+from console.pages.words import PHASES, cores_words, duration_words, percent_words, span_words
 from console.pages.zones import as_read, exactly
 from console.reason_texts import called
 from costs.queries import Cost
@@ -196,7 +196,7 @@ def decimal(number: float | None, places: int = 2) -> str:
 @register.filter
 def percent(number: float | None, places: int = 1) -> str:
     """`12.5 %` of a number of hundredths; a dash where there is none."""
-    return "–" if number is None else f"{number:,.{places}f} %"
+    return "–" if number is None else percent_words(number, places)
 
 
 @register.filter

@@ -147,6 +147,13 @@ def cores_words(millicores: int) -> str:
     return f"{number} core{'' if tenths == 10 else 's'}"
 
 
+def percent_words(number: float, places: int = 1) -> str:
+    """`12.5 %` of a number of hundredths; what is not nothing is not shown as nothing: `<0.1 %`."""
+    if 0 < number < 0.5 / 10**places:
+        return f"<{1 / 10**places:.{places}f} %"
+    return f"{number:,.{places}f} %"
+
+
 def readable(message: str) -> str:
     """A sentence with its longer durations in hours and minutes: `86400 s` becomes `1d`."""
     return _SECONDS.sub(lambda match: span_words(int(match[1])), message.replace("start in 0 s", "start now"))

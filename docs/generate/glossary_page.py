@@ -36,5 +36,6 @@ def page() -> list[str]:
         "| a count | `7,000,000` | `thousands` |",
         "| a share | `12.5 %` | `percent` |",
         "",
+        "Which zone that is, what a palette finds and what keys do is kept in the browser ([why](../adr/0040-kept-in-the-browser.md)).",
         "Templates format nothing by themselves: they use these filters of `console/pages/tags.py`, which a test sees to.",
     ]

@@ -2,7 +2,7 @@
 
    It holds the two dialogs and, hidden, the links of `g h` and the like. With the attribute `modified-only` single keys do
    nothing (WCAG 2.2, 2.1.4). No key does anything while something is typed or a dialog is open. Rows are links with the
-   class `name` in tables, and those of lists; what `n` begins has `data-key="n"`, else it is the first link of the
+   class `name` in tables, and those of lists; what `n` begins has `data-key="n"`, else it is the main link of the
    page's head that says "New". Without this file the link of the palette leads to its page. */
 "use strict";
 (() => {
@@ -75,7 +75,7 @@
         case "k":
           return this.#row(-1);
         case "n":
-          return this.#press(first("main [data-key='n']") ?? [...document.querySelectorAll("main .page-head a.button")].find((each) => each.textContent.trim().startsWith("New")));
+          return this.#press(first("main [data-key='n']") ?? this.#begins);
         case "[":
           return this.#tab(-1);
         case "]":
@@ -83,6 +83,11 @@
         default:
           return false;
       }
+    }
+
+    get #begins() {
+      const links = ["a.button-primary", "a.button"].flatMap((each) => [...document.querySelectorAll(`main .page-head ${each}`)]);
+      return links.find((each) => each.textContent.trim().startsWith("New"));
     }
 
     #forget() {

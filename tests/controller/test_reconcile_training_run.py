@@ -88,7 +88,7 @@ def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
     bench.turn(first)
     bench.turn(second)
     assert (second.phase, second.reason) == ("Queued", "WaitingForQuota")
-    assert "uses 8 of 8" in second.message
+    assert "uses 8 of its 8" in second.message
     bench.until(first, lambda run: run.is_final)
     bench.until(second, lambda run: run.is_final)
     assert second.phase == "Succeeded"

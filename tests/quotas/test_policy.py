@@ -162,7 +162,9 @@ def test_a_short_run_goes_past_one_that_waits_and_a_long_one_does_not():
     assert judge(blocked_world(short), "short").backfilled
     verdict = judge(blocked_world(long), "long")
     assert (verdict.rule, verdict.reason) == ("backfill", Reason.WAITING_FOR_QUOTA)
-    assert verdict.message.endswith("to start before that one it may run for 1199 s at most.")
+    assert verdict.message.endswith(
+        "With a time limit of 1199 s at most it is done before that one starts, and need not wait."
+    )
 
 
 def test_runs_of_one_length_that_keep_coming_do_not_put_off_a_large_one():
