@@ -176,7 +176,11 @@
 
     #walk(event) {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (step) {
+      if (event.key === "Escape") {
+        // A search field would empty itself first.
+        event.preventDefault();
+        this.palette.close();
+      } else if (step) {
         event.preventDefault();
         const stops = [this.field, ...this.#entries];
         const at = stops.indexOf(document.activeElement);

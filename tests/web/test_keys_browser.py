@@ -110,9 +110,9 @@ def test_keys_work_beside_parts_that_come_anew_and_after_the_way_back(live_serve
         expect(page.locator(f"#{focused}")).to_be_focused()
         page.keyboard.press("Enter")
         page.get_by_role("link", name="Events").click()
+        at(page, "?tab=events")
         page.go_back()
-        page.go_back()
-        at(page, "/runs/")
+        page.locator("#tab-logs[aria-current]").wait_for()
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         assert complaints == []
