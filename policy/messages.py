@@ -296,11 +296,11 @@ class Messages:
         more = max(0, room.cards) // max(1, room.per_unit)
         whole = card.total // max(1, card.per_unit) if card else 0
         if more:
-            room = f"Only {more} of {whole} {self._flavor} can be had now"
+            had = f"Only {more} of {whole} {self._flavor} can be had now"
         else:
-            room = "The only one is in use" if whole == 1 else f"All {whole} {self._flavor} are in use"
+            had = "The only one is in use" if whole == 1 else f"All {whole} {self._flavor} are in use"
         return (
-            f"{room}: work on other flavors of the same {name} cards counts too. "
+            f"{had}: work on other flavors of the same {name} cards counts too. "
             f"This {waiter.noun} needs {waiter.units}."
         )
 

@@ -33,7 +33,7 @@ def test_a_run_shows_what_it_does_why_and_what_it_costs(ana, made):
 
 def test_a_waiting_run_says_why_and_what_it_will_cost(ana, made):
     html = page(ana, made["bert-large"])
-    for fact in ("Why it waits", "Team vision uses 10 of 16", "nobody ahead", "$21.96", "$43.92"):
+    for fact in ("Why it waits", "Team vision uses 10 of its 16", "nobody ahead", "$21.96", "$43.92"):
         assert fact in html
 
 
