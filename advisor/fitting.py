@@ -14,7 +14,7 @@ from foundation.digits import gib
 from foundation.money import half_up
 from workloads.placement import FlavorFacts
 from workloads.placement import Sharing as Cut
-from workloads.podrequests import CPU, MEMORY, Others, quantity_of, told_of
+from workloads.podrequests import CPU, MEMORY, Others, quantity_of, said_of, told_of
 
 USABLE_PERCENT = 90
 """Percent of a unit's memory: the rest goes to fragmentation and to what the driver keeps. vLLM's default is the same."""
@@ -275,10 +275,10 @@ def lacking(pool: UnitPool, units_each: int, replicas: int, share: tuple[int, in
         return ""
     cpu, memory = _pods(nodes, (share[0], 0)), _pods(nodes, (0, share[1]))
     if min(cpu, memory) >= replicas:
-        both = f"{quantity_of(CPU, share[0])} of CPU and {quantity_of(MEMORY, share[1])} of memory"
+        both = f"{said_of(CPU, share[0])} and {said_of(MEMORY, share[1])}"
         return f"Each pod gets {both} where that is left out, and beside pods of others too few nodes have both: ask for less."
-    number, name, called = (1, MEMORY, "memory") if memory <= cpu else (0, CPU, "CPU")
-    begin = f"Each pod gets {quantity_of(name, share[number])} of {called} where that is left out"
+    number, name = (1, MEMORY) if memory <= cpu else (0, CPU)
+    begin = f"Each pod gets {said_of(name, share[number])} where that is left out"
     if replicas > 1:
         room = min(cpu, memory)
         return f"{begin}, and beside pods of others nodes have that for {room} of {replicas}: ask for less."

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from controller.admission import forecasts
 from controller.hints import Hint, price_hints
+from controller.in_use import InUse, in_use
 from controller.reconcile.adapters import adapter_for
 from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
@@ -127,6 +128,8 @@ class Card:
     """The last time that it had to leave."""
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Name and kind of every workload whose id it has."""
+    in_use: tuple[InUse, ...] = ()
+    """Who holds the units of its pool, where it waits for them."""
     seen: Seen | None = None
     """How old what it says of nodes is; None where it says nothing of them."""
     since: datetime | None = None
@@ -352,6 +355,7 @@ def _card(
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,
+        in_use=in_use(outlook.own.pool, waiter.team, named) if waits else (),
         seen=outlook.observed.seen,
         since=focus.since if focus else None,
     )

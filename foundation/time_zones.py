@@ -12,6 +12,23 @@ def is_time_zone(text: str) -> bool:
 
 
 @cache
+def time_zones() -> tuple[str, ...]:
+    """Those that people choose among: UTC, then every place by its region."""
+    regions = (
+        "Africa/",
+        "America/",
+        "Antarctica/",
+        "Asia/",
+        "Atlantic/",
+        "Australia/",
+        "Europe/",
+        "Indian/",
+        "Pacific/",
+    )
+    return ("UTC", *sorted(name for name in _names() if name.startswith(regions)))
+
+
+@cache
 def _names() -> frozenset[str]:
     """Read from the disk, once."""
     return frozenset(available_timezones())

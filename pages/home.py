@@ -8,10 +8,8 @@ from typing import Any, Final, cast
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.shortcuts import render
 from django.views import View
-from django.views.decorators.http import require_POST
 
 from console.pages.lists import rows_of
 from console.pages.queries import flavor_cards, submit_teams, teams_of
@@ -20,7 +18,6 @@ from costs.queries import spans_by_card
 from foundation import clock
 from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
-from pages.context import THEME_COOKIE, THEMES
 from pages.duties import has_duties
 from quotas.models import Quota
 from teams.models import Team, User
@@ -35,7 +32,6 @@ SHOWN_MAX: Final = 8
 FAILED_WITHIN: Final = timedelta(hours=24)
 WAITS_LONG: Final = timedelta(minutes=10)
 STUCK_PHASES: Final = (Phase.QUEUED.value, Phase.ADMITTED.value)
-YEAR_SECONDS: Final = 365 * 86400
 
 
 class HomePage(LoginRequiredMixin, View):
@@ -113,23 +109,3 @@ def _needs_attention(workload: Workload, now: datetime) -> bool:
     if workload.phase in STUCK_PHASES and workload.desired == Desired.RUN:
         return workload.since <= now - WAITS_LONG or workload.reason == Reason.DEGRADED
     return workload.reason == Reason.DEGRADED and not workload.is_final
-
-
-@require_POST
-def choose_theme(request: HttpRequest) -> HttpResponse:
-    """Keep the theme in a cookie, which the server reads: no script, so no flash."""
-    theme = request.POST.get("theme", "auto")
-    target = request.POST.get("next", "/")
-    safe = url_has_allowed_host_and_scheme(
-        target, allowed_hosts={request.get_host()}, require_https=request.is_secure()
-    )
-    response = redirect(target if safe and "\x00" not in target else "/")
-    response.set_cookie(
-        THEME_COOKIE,
-        theme if theme in THEMES else "auto",
-        max_age=YEAR_SECONDS,
-        secure=request.is_secure(),
-        httponly=True,
-        samesite="Lax",
-    )
-    return response

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from pages import advice, attention, audit, duties, home
+from pages import advice, attention, audit, duties, home, palette, preferences
 from pages.cluster import node, settings
 from pages.cluster import pages as cluster
 from pages.costs import capacity as capacity_costs
@@ -19,7 +19,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.HomePage.as_view(), name="home"),
     path("duties/", duties.DutiesPage.as_view(), name="duties"),
     path("attention/<uuid:public_id>/", attention.AttentionPage.as_view(), name="attention"),
-    path("theme/", home.choose_theme, name="theme"),
+    path("theme/", preferences.choose_theme, name="theme"),
+    path("keys/", preferences.choose_keys, name="keys"),
+    path("zone/", preferences.choose_zone, name="zone"),
+    path("go/", palette.PalettePage.as_view(), name="palette"),
     path("audit/", audit.AuditPage.as_view(), name="audit"),
     path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
     path("costs/", costs.CostsPage.as_view(), name="costs"),

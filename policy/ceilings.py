@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from policy.pool_snapshot import Amounts, TeamFacts, Waiter
-from workloads.podrequests import CPU, MEMORY, OTHERS, PODS, STORAGE, quantity_of
+from workloads.podrequests import CPU, MEMORY, OTHERS, PODS, STORAGE, count_of
 
 ABOVE_CEILING = tuple(f"max-ceiling-{name}" for name in OTHERS)
 """The step that finds more asked for than the team may ever hold, by the number in Amounts."""
@@ -45,7 +45,7 @@ def above(limits: Iterable[tuple[int, int]], held: Amounts, most: Amounts) -> st
 
 def told(number: int, amount: int) -> str:
     """An amount of this resource as people read it."""
-    return f"{quantity_of(OTHERS[number], amount)} {_COUNTED[OTHERS[number]]}"
+    return f"{count_of(OTHERS[number], amount)} {_COUNTED[OTHERS[number]]}"
 
 
 def scaled(most: Amounts, part: int, whole: int) -> Amounts:

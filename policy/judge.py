@@ -20,12 +20,12 @@ from policy.pool_snapshot import PoolSnapshot, Waiter
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import CyclePlan, Verdict
 
-POLICY = "admission/6"
+POLICY = "admission/7"
 """Names these rules in stored decisions; another name wherever a verdict could differ."""
-REPLAYED = frozenset({"admission/2", "admission/3", "admission/4", "admission/5", POLICY})
+REPLAYED = frozenset({"admission/2", "admission/3", "admission/4", "admission/5", "admission/6", POLICY})
 """Policies whose stored inputs this one judges alike. Inputs of admission/2 know only the units of nodes and pods, and
 what is not known refuses nothing: before admission/5 that was what teams hold of their ceilings, and
-before admission/6 what their budgets have left. Older ones counted what they admitted as held already in their evidence, and had
+before admission/6 what their budgets have left; before admission/7 the sentences were others. Older ones counted what they admitted as held already in their evidence, and had
 other words."""
 
 IsRead = Callable[[Waiter, Finding], bool]

@@ -14,7 +14,7 @@ from policy.ordering import TeamQueue, hidden_ahead
 from policy.pool_snapshot import Waiter
 from policy.preemption import victims
 from policy.verdicts import Evidence, Outcome, PreemptionCause, Verdict
-from workloads.podrequests import OTHERS, PODS, quantity_of, told_of
+from workloads.podrequests import OTHERS, PODS, count_of, said_of, told_of
 
 Sentence = Callable[["Messages", TeamQueue, Waiter, Finding], str]
 
@@ -28,7 +28,6 @@ _DELAYED: Mapping[Delayed, str] = MappingProxyType(
 MICRO_USD = "micro-USD"
 BESIDE = ("cpu", "memory", "ephemeral_storage")
 """The request's field for each number in `Waiter.beside`."""
-_CALLED = ("CPU", "memory", "ephemeral storage")
 FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "capacity-type": "capacity",
@@ -194,12 +193,9 @@ class Messages:
     def largest_host(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         number = TOO_LARGE.index(finding.rule)
         most = self._pool.reach.most(waiter.units_each, waiter.beside, number)
-        asked = quantity_of(OTHERS[number], waiter.beside[number])
+        asked = said_of(OTHERS[number], waiter.beside[number])
         beside = "without GPUs" if self._plain else f"beside {waiter.units_each} {self._what}"
-        return (
-            f"No node can hold {asked} of {_CALLED[number]} {beside} in one pod; "
-            f"the most is {told_of(OTHERS[number], most)}."
-        )
+        return f"No node can hold {asked} {beside} in one pod; the most is {told_of(OTHERS[number], most)}."
 
     def nodes_unseen(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         return f"Whether a node can hold {waiter.units_each} {self._what} is not known yet: the cluster's nodes are being listed."
@@ -210,9 +206,10 @@ class Messages:
     def max_quota(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         tree = self._pool.room.tree
         own, most = tree.guaranteed[line.place], tree.ceiling[line.place]
+        borrowed = max(0, most - own)
+        parts = f"{min(own, most)} of its own and {borrowed} borrowed" if borrowed else "it can borrow none"
         return (
-            f"This {waiter.noun} needs {waiter.units} {self._what}; team {line.slug} may use {most} at most: "
-            f"{min(own, most)} of its own and {max(0, most - own)} borrowed. "
+            f"This {waiter.noun} needs {waiter.units} {self._what}; team {line.slug} may use {most} at most: {parts}. "
             f"Ask for more quota or for fewer GPUs."
         )
 
@@ -228,8 +225,8 @@ class Messages:
         number = ceilings.NUMBER[finding.rule]
         held, most = self._pool.amounts[line.index][number], line.facts.ceilings[number] or 0
         return (
-            f"Team {line.slug} holds {quantity_of(OTHERS[number], held)} of {ceilings.told(number, most)} that it may hold; "
-            f"this {waiter.noun} needs {quantity_of(OTHERS[number], waiter.most[number])}."
+            f"Team {line.slug} holds {count_of(OTHERS[number], held)} of {ceilings.told(number, most)} that it may hold; "
+            f"this {waiter.noun} needs {count_of(OTHERS[number], waiter.most[number])}."
         )
 
     def budget(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
@@ -276,27 +273,35 @@ class Messages:
 
     def beyond(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         hidden = hidden_ahead(self._pool.snapshot, waiter)
-        return f"{hidden} of team {line.slug} wait before this {waiter.noun} and behind those looked at now."
+        return (
+            f"{hidden} of team {line.slug} wait ahead of this {waiter.noun} behind the first of the queue, which alone are "
+            "looked at now."
+        )
 
     def quota(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         tree, place = self._pool.room.tree, line.place
         used, own = tree.used[place], tree.guaranteed[place]
         available, left = tree.available_at(place), max(0, own - used)
-        uses = f"Team {line.slug} uses {used} of {own} {self._what}"
+        uses = f"Team {line.slug} uses {used} of its {own} {self._what}"
         needs = f"this {waiter.noun} needs {waiter.units}."
         if available < left:
-            return (
-                f"{uses}; of the {left} left, other teams have borrowed all but {max(0, available)}; {needs}"
-            )
-        return f"{uses} and may borrow {available - left}; {needs}"
+            but = f"all but {available}" if available > 0 else "all"
+            return f"{uses}; of the {left} left, other teams have borrowed {but}; {needs}"
+        more = available - left
+        return f"{uses} and {f'can borrow {more} more' if more > 0 else 'can borrow none now'}; {needs}"
 
     def cards(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         card, room = self._pool.snapshot.card, self._pool.room
         name = card.card if card else ""
         more = max(0, room.cards) // max(1, room.per_unit)
+        whole = card.total // max(1, card.per_unit) if card else 0
+        if more:
+            had = f"Only {more} of {whole} {self._flavor} can be had now"
+        else:
+            had = "The only one is in use" if whole == 1 else f"All {whole} {self._flavor} are in use"
         return (
-            f"The {name} cards that {self._flavor} is cut from have room for {more} more, beside what other flavors "
-            f"hold of them; this {waiter.noun} needs {waiter.units}."
+            f"{had}: work on other flavors of the same {name} cards counts too. "
+            f"This {waiter.noun} needs {waiter.units}."
         )
 
     def blocks(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
@@ -310,13 +315,16 @@ class Messages:
         shape = "on one node" if waiter.pods == 1 else f"in {waiter.pods} pods of {waiter.units_each} at once"
         needs = f"This {waiter.noun} needs {waiter.units_each * waiter.pods} {self._what} {shape}"
         more = f"; new nodes can bring {blocks.provisionable}" if blocks.unopened else ""
-        return f"{needs}; {blocks.free_total} are free, at most {blocks.largest_free} on one node{more}."
+        if not blocks.free_total:
+            return f"{needs}; all are in use{more}."
+        free = f"{blocks.free_total} {'is' if blocks.free_total == 1 else 'are'} free"
+        return f"{needs}; {free}, at most {blocks.largest_free} on one node{more}."
 
     def _short_beside(self, blocks: HostBlocks, waiter: Waiter, number: int, node: str, left: int) -> str:
         """Units are free, and something else on their nodes is not."""
         name = OTHERS[number]
         asked = wants(waiter.beside)[number]
-        what = "a place for a pod" if name == PODS else f"{quantity_of(name, asked)} of {_CALLED[number]}"
+        what = "a place for a pod" if name == PODS else said_of(name, asked)
         beside = "on one node" if self._plain else f"on a node with {waiter.units_each} {self._what} free"
         if waiter.pods == 1 or left < asked:
             has = f"{node} has {told_of(name, left)} left" if node else "no such node has any left"
@@ -326,36 +334,37 @@ class Messages:
 
     def leaving(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         grace = self._pool.snapshot.rules.grace_seconds
-        return f"There is room for this {waiter.noun} once those that are leaving have left, in {grace} s at most."
+        return f"Others are being stopped already; this {waiter.noun} takes their place within {grace} s."
 
     def preemption(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         lent = sum(cause is PreemptionCause.IN_COHORT_RECLAMATION for _, cause in finding.chosen)
         lower = len(finding.chosen) - lent
         parts = []
         if lent:
-            parts.append(f"{lent} that borrowed what is guaranteed to team {line.slug}")
+            parts.append(f"{lent} of other teams on GPUs that are guaranteed to team {line.slug}")
         if lower:
             parts.append(f"{lower} of lower priority in team {line.slug}")
         grace = self._pool.snapshot.rules.grace_seconds
-        return f"Room is made for this {waiter.noun} within {grace} s; to leave: {', '.join(parts)}."
+        return f"This {waiter.noun} starts within {grace} s, once others have been stopped for it: {', '.join(parts)}."
 
     def backfill(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         whom = _DELAYED[finding.delayed].format(team=line.slug)
-        begin = f"There is room for this {waiter.noun}, but it could delay {whom}"
+        begin = f"There is room for this {waiter.noun}, but it is kept for {whom}"
         if finding.longest:
-            return f"{begin}; to start before that one it may run for {finding.longest} s at most."
-        return f"{begin}, however short its time limit."
+            return f"{begin}. With a time limit of {finding.longest} s at most it is done before that one starts, and need not wait."
+        return f"{begin}, whatever its time limit."
 
     def fits(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         tree, place = self._pool.room.tree, line.place
-        uses = f"Team {line.slug} will use {tree.used[place]} of {tree.guaranteed[place]} {self._what}"
-        borrowed = tree.borrowed_at(place)
-        return f"{uses}, {borrowed} of them borrowed." if borrowed else f"{uses}."
+        used, borrowed = tree.used[place], tree.borrowed_at(place)
+        if borrowed:
+            return f"Team {line.slug} will use {used} {self._what}: {used - borrowed} of its own and {borrowed} borrowed."
+        return f"Team {line.slug} will use {used} of its {tree.guaranteed[place]} {self._what}."
 
     def headroom(self, line: TeamQueue, waiter: Waiter, finding: Finding) -> str:
         return (
-            f"This {waiter.noun} takes {waiter.units} {self._what} that endpoints of team {line.slug} keep in "
-            f"reserve, and leaves when they need them."
+            f"This {waiter.noun} runs on {waiter.units} {self._what} that endpoints of team {line.slug} keep in "
+            f"reserve, and is stopped when they need them."
         )
 
 

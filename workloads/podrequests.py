@@ -69,6 +69,23 @@ def quantity_of(name: str, units: int) -> str:
     return f"{units // 1024**power}{_BINARY[power]}"
 
 
+def count_of(name: str, units: int) -> str:
+    """The exact amount as people count it: CPU in cores (`3.6`), the others as `quantity_of`."""
+    return f"{units / 1000:.3f}".rstrip("0").rstrip(".") if name == CPU else quantity_of(name, units)
+
+
+def said_of(name: str, units: int) -> str:
+    """The exact amount with what it is of: `3.6 cores`, `8Gi of memory`, `2 pods`."""
+    plural = "" if units == (1000 if name == CPU else 1) else "s"
+    called = {
+        CPU: f"core{plural}",
+        PODS: f"pod{plural}",
+        MEMORY: "of memory",
+        STORAGE: "of ephemeral storage",
+    }
+    return f"{count_of(name, units)} {called[name]}"
+
+
 def told_of(name: str, units: int) -> str:
     """What is left, never more than there is, as people read it: to a tenth of what they count in."""
     if name == CPU:

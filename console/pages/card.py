@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 from console.pages.gpu_choice import GpuTraits, loss_words, traits_named
 from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
+from controller.in_use import InUse
 from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
 from costs.queries import CapacityQuote
 from policy.verdicts import Outcome
@@ -131,6 +132,15 @@ class CardLook:
         return self.card.ahead_count - sum(other.count for other in self.next_ahead)
 
     @property
+    def in_use(self) -> list[OtherWorkload]:
+        """Who holds what it waits for; those in a row that have no name are one."""
+        return _in_rows([_other(holder, self.card.names) for holder in self.card.in_use])[:AHEAD_NAMED]
+
+    @property
+    def in_use_more(self) -> int:
+        return len(self.card.in_use) - sum(other.count for other in self.in_use)
+
+    @property
     def beside(self) -> tuple[CapacityQuote, ...]:
         """The costs on each capacity type, side by side; empty where there is but one to choose."""
         quotes = self.card.by_capacity
@@ -154,7 +164,7 @@ class CardLook:
 def look_at(card: Card, *, page: Page, submitted: bool) -> CardLook:
     """The card for a page. `submitted` says whether it waits already, or is only considered."""
     verdict = VERDICTS[card.verdict.outcome]
-    ahead = [_ahead(waiter, card.names) for waiter in card.ahead]
+    ahead = [_other(waiter, card.names) for waiter in card.ahead]
     lost = [victim.lost_seconds for victim in card.victims if victim.id is None]
     start = card.estimate
     p50, p90 = _moment(start.p50), _moment(start.p90)
@@ -202,9 +212,9 @@ def _named(identity: str | None, names: Mapping[str, tuple[str, str]], *, otherw
     return name, kind_of(kind).page_of(identity) if kind and identity else ""
 
 
-def _ahead(waiter: Ahead, names: Mapping[str, tuple[str, str]]) -> OtherWorkload:
-    name, url = _named(waiter.id, names, otherwise="")
-    return OtherWorkload(name=name, url=url, team=waiter.team, units=waiter.units)
+def _other(workload: Ahead | InUse, names: Mapping[str, tuple[str, str]]) -> OtherWorkload:
+    name, url = _named(workload.id, names, otherwise="")
+    return OtherWorkload(name=name, url=url, team=workload.team, units=workload.units)
 
 
 def _in_rows(ahead: list[OtherWorkload]) -> list[OtherWorkload]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -13,7 +13,10 @@ from django.templatetags.static import static
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.pages.words import PHASES, duration_words, span_words
+from console.glossary import WORDS
+from console.pages.words import PHASES, cores_words, duration_words, percent_words, span_words
+from console.pages.zones import as_read, exactly
+from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
 from foundation.digits import gib
@@ -46,9 +49,9 @@ def ago(moment: datetime | None) -> SafeString | str:
     words = _span(abs(seconds))
     text = "just now" if abs(seconds) < 2 else f"in {words}" if seconds < 0 else f"{words} ago"
     return format_html(
-        '<time datetime="{}" title="{} UTC" data-age="{}">{}</time>',
+        '<time datetime="{}" title="{}" data-age="{}">{}</time>',
         moment.isoformat(),
-        f"{moment:%Y-%m-%d %H:%M:%S}",
+        exactly(moment),
         f"{seconds:.1f}",
         text,
     )
@@ -71,8 +74,50 @@ def file_name(path: str) -> str:
 
 @register.filter
 def at(moment: datetime | None) -> SafeString | str:
-    """The exact time in UTC."""
-    return "–" if moment is None else _time(moment, f"{moment:%Y-%m-%d %H:%M:%S}")
+    """The exact time, in the reader's zone."""
+    return "–" if moment is None else _time(moment, f"{as_read(moment):%Y-%m-%d %H:%M:%S}")
+
+
+@register.filter
+def minute(moment: datetime | None) -> SafeString | str:
+    """The time to the minute, in the reader's zone."""
+    return "–" if moment is None else _time(moment, f"{as_read(moment):%Y-%m-%d %H:%M}")
+
+
+@register.filter
+def day(moment: datetime | None) -> SafeString | str:
+    """The day, in the reader's zone."""
+    return "–" if moment is None else _time(moment, f"{as_read(moment):%Y-%m-%d}")
+
+
+@register.filter
+def utc_day(moment: date | datetime | None) -> str:
+    """`2026-03-01` of what is counted in days of UTC, as bills and budgets are, or of a field that takes one."""
+    return "" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+@register.filter
+def utc_moment(moment: datetime) -> str:
+    """`2026-03-01T12:00:00Z`, as a field takes a moment."""
+    return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+@register.filter
+def utc(moment: datetime) -> str:
+    """`2026-03-01 12:00:00 UTC`, where all have to read the same."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+@register.filter
+def exact(moment: datetime) -> str:
+    """To the second with its zone, as text alone: of a title."""
+    return exactly(moment)
+
+
+@register.filter
+def zone(moment: datetime | None) -> str:
+    """What the reader's zone is called at that time, as `UTC` or `CET`; beside times that stand without it."""
+    return "" if moment is None else f"{as_read(moment):%Z}"
 
 
 @register.filter
@@ -93,16 +138,17 @@ def last_day(until: datetime) -> SafeString:
 
 @register.filter(name="clock")
 def clock_time(moment: datetime, now: datetime) -> SafeString:
-    """`14:50`, with the day where it is another one; in UTC, exact in the title."""
-    same = moment.date() == now.date()
-    return _time(moment, f"{moment:%H:%M}" if same else f"{moment:%a %d %b %H:%M}")
+    """`14:50`, with the day where it is another one; in the reader's zone, exact in the title."""
+    read = as_read(moment)
+    same = read.date() == as_read(now).date()
+    return _time(moment, f"{read:%H:%M}" if same else f"{read:%a %d %b %H:%M}")
 
 
 def _time(moment: datetime, text: str) -> SafeString:
     return format_html(
-        '<time datetime="{}" title="{} UTC">{}</time>',
+        '<time datetime="{}" title="{}">{}</time>',
         moment.isoformat(),
-        f"{moment:%Y-%m-%d %H:%M:%S}",
+        exactly(moment),
         text,
     )
 
@@ -129,7 +175,7 @@ def going_on(value: timedelta | float) -> SafeString:
 
 @register.filter
 def span(seconds: float) -> str:
-    """`45 s`, `20 min`, `1 h 30 min`: an amount of time in a sentence."""
+    """`45s`, `20m`, `1h 30m`: an amount of time in a sentence."""
     return span_words(seconds)
 
 
@@ -143,6 +189,39 @@ def gpu_hours(seconds: int) -> str:
 def thousands(number: int) -> str:
     """`7,000,000,000`."""
     return f"{number:,}"
+
+
+@register.filter
+def decimal(number: float | None, places: int = 2) -> str:
+    """`1,234.5`: at most so many decimals, and none that is zero; a dash where there is none."""
+    if number is None:
+        return "–"
+    text = f"{number:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@register.filter
+def percent(number: float | None, places: int = 1) -> str:
+    """`12.5 %` of a number of hundredths; a dash where there is none."""
+    return "–" if number is None else percent_words(number, places)
+
+
+@register.filter
+def cores(millicores: int) -> str:
+    """`3.6 cores`, `1 core`: CPU as people count it, with one decimal where there is one."""
+    return cores_words(millicores)
+
+
+@register.filter
+def amount(value: int, unit: str) -> str:
+    """A number behind a verdict with what it counts: money, cores, memory, a time, or a count alone."""
+    if unit == "seconds":
+        return span_words(value)
+    if unit == "micro-USD":
+        return format_usd(value)
+    if unit == "millicores":
+        return cores_words(value)
+    return f"{gib(value)} GiB" if unit == "bytes" else f"{value:,}"
 
 
 @register.filter(name="gib")
@@ -198,12 +277,29 @@ def phase_icon(phase: str) -> str:
 
 @register.filter
 def words(token: str) -> str:
-    """`WaitingForQuota` as `Waiting for quota`; the token itself is what programs see."""
+    """`WaitingForQuota` as `Waiting for quota`, or as `console.reason_texts` calls it; programs see the token itself."""
+    if known := called(token):
+        return known
     out = "".join(
         f" {char.lower()}" if char.isupper() and i and not token[i - 1].isupper() else char
         for i, char in enumerate(token)
     )
     return out[:1].upper() + out[1:]
+
+
+@register.simple_tag(takes_context=True)
+def gloss(context: dict[str, Any], word: str, shown: str = "") -> SafeString:
+    """A word of the glossary, as `shown` where it is another form of it; with what it is, the first time on a page.
+
+    Raises KeyError for a word that the glossary does not have.
+    """
+    meant = WORDS[word]
+    told: set[str] = getattr(context.get("request"), "portal_glossed", set())
+    if word in told:
+        return conditional_escape(shown or word)
+    if (request := context.get("request")) is not None:
+        request.portal_glossed = told | {word}
+    return format_html('{} <span class="gloss">({})</span>', shown or word, meant.gloss)
 
 
 @register.filter

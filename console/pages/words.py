@@ -97,19 +97,28 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "free": "Free on nodes",
         "largest_free_block": "Most free on one node",
         "largest_block": "Most that a node can hold",
-        "requested_cpu": "CPU of each pod, in millicores",
-        "requested_memory": "Memory of each pod, in bytes",
-        "requested_ephemeral_storage": "Ephemeral storage of each pod, in bytes",
-        "largest_free_cpu": "Most millicores free on such a node",
-        "largest_free_memory": "Most bytes of memory free on such a node",
-        "largest_free_ephemeral_storage": "Most bytes of storage free on such a node",
+        "requested_cpu": "CPU of each pod",
+        "requested_memory": "Memory of each pod",
+        "requested_ephemeral_storage": "Ephemeral storage of each pod",
+        "largest_free_cpu": "Most CPU free on such a node",
+        "largest_free_memory": "Most memory free on such a node",
+        "largest_free_ephemeral_storage": "Most ephemeral storage free on such a node",
         "provisionable": "New nodes can bring",
         "ahead": "Waiting ahead",
         "longest_time_limit": "Longest time limit that fits",
-        "needed_to_start": "Needed to start, in micro-USD",
-        "needed_at_time_limit": "Needed for all of its time, in micro-USD",
-        "budget_left": "Left of the team's budget, in micro-USD",
-        "budget": "The team's budget, in micro-USD",
+        "requested_pods": "Pods asked for",
+        "held_cpu": "CPU that the team holds",
+        "held_memory": "Memory that the team holds",
+        "held_ephemeral_storage": "Ephemeral storage that the team holds",
+        "held_pods": "Pods that the team holds",
+        "ceiling_cpu": "CPU that the team may hold",
+        "ceiling_memory": "Memory that the team may hold",
+        "ceiling_ephemeral_storage": "Ephemeral storage that the team may hold",
+        "ceiling_pods": "Pods that the team may hold",
+        "needed_to_start": "Money needed to start",
+        "needed_at_time_limit": "Money for its whole time limit",
+        "budget_left": "Left of the team's budget",
+        "budget": "The team's budget",
     }
 )
 """What the numbers behind a verdict are."""
@@ -119,26 +128,40 @@ _BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
 _SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
 _STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
 """How precisely a start is stated, from so many seconds on."""
-_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
 
 
 def span_words(seconds: float) -> str:
-    """`45 s`, `20 min`, `1 h 30 min`, `2 d 3 h`: two units at most, and none that is zero."""
+    """`45s`, `20m`, `1h 30m`, `2d 3h`: as `duration_words`, of an amount that stands still, without a part that is zero."""
     whole = max(0, int(seconds))
     for (size, unit), (small, small_unit) in zip(_UNITS, (*_UNITS[1:], (1, "s")), strict=True):
         if whole >= size:
             rest = whole % size // small
-            return f"{whole // size} {unit} {rest} {small_unit}" if rest else f"{whole // size} {unit}"
-    return f"{whole} s"
+            return f"{whole // size}{unit} {rest}{small_unit}" if rest else f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def cores_words(millicores: int) -> str:
+    """`3.6 cores`, `1 core`: rounded to a tenth, but what is something is never shown as nothing."""
+    tenths = max(int(millicores > 0), (millicores + 50) // 100)
+    number = f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
+    return f"{number} core{'' if tenths == 10 else 's'}"
+
+
+def percent_words(number: float, places: int = 1) -> str:
+    """`12.5 %` of a number of hundredths; what is not nothing is not shown as nothing: `<0.1 %`."""
+    if 0 < number < 0.5 / 10**places:
+        return f"<{1 / 10**places:.{places}f} %"
+    return f"{number:,.{places}f} %"
 
 
 def readable(message: str) -> str:
-    """A sentence with its longer durations in hours and minutes: `86400 s` becomes `1 d`."""
+    """A sentence with its longer durations in hours and minutes: `86400 s` becomes `1d`."""
     return _SECONDS.sub(lambda match: span_words(int(match[1])), message.replace("start in 0 s", "start now"))
 
 
 def start_words(p50: datetime, p90: datetime, *, now: datetime) -> str:
-    """`now`, `within 5 min`, `in about 20 min` or `in 20 to 45 min`, as precise as an estimate deserves."""
+    """`now`, `within 5m`, `in about 20m` or `in 20m to 45m`, as precise as an estimate deserves."""
     early = max(0, int((p50 - now).total_seconds()))
     late = max(early, int((p90 - now).total_seconds()))
     if late < 1:
@@ -150,10 +173,7 @@ def start_words(p50: datetime, p90: datetime, *, now: datetime) -> str:
     begin, end = early // step * step, -(-late // step) * step
     if begin == 0:
         return f"within {span_words(end)}"
-    first, last = span_words(begin).split(), span_words(end).split()
-    if len(first) == len(last) == 2 and first[1] == last[1]:
-        first = first[:1]
-    return f"in {' '.join(first)} to {' '.join(last)}"
+    return f"in {span_words(begin)} to {span_words(end)}"
 
 
 def held_words(rate: float) -> str:

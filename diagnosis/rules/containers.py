@@ -128,7 +128,7 @@ def _account_step(case: Case) -> str:
 
 @pod_rule(
     "C2",
-    "The image is no usable one",
+    "The image cannot be used",
     signal="container waits with InvalidImageName, ErrImageNeverPull, ImageInspectError or SignatureValidationFailed",
     next_step=f"Correct `image`. {_RESTART_OF_SPEC}",
     who=WhoActs.OWNER,

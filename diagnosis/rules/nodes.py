@@ -133,7 +133,7 @@ def no_plugin(case: Case) -> Iterator[Sign]:
 
 @case_rule(
     "C8",
-    "A claim gets no volume",
+    "A volume claim gets no volume",
     signal="events ProvisioningFailed or FailedBinding of a claim that is not bound",
     next_step="Look at the claim's StorageClass: it has to exist and be able to make such a volume; an admin sees its provisioner's log.",
     who=WhoActs.OWNER,

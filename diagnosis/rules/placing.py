@@ -297,7 +297,7 @@ def own_rules(_case: Case, pod: PodEvidence) -> Iterator[Sign]:
 
 @pod_rule(
     "S17",
-    "The gang is not complete",
+    "Not all of its pods find a place at once",
     signal="PodGroup unschedulable: so many of so many pods of the gang have a place",
     next_step="Wait until all find a place together, or ask for fewer replicas.",
     who=WhoActs.OWNER,

@@ -13,7 +13,16 @@ from django.db.models import NOT_PROVIDED
 from drf_spectacular.generators import SchemaGenerator
 
 from console.reason_texts import REASON_TEXTS
-from docs.generate import cluster_rights, diagnosis_rules, error_codes, layers, manifests, metrics, serving
+from docs.generate import (
+    cluster_rights,
+    diagnosis_rules,
+    error_codes,
+    glossary_page,
+    layers,
+    manifests,
+    metrics,
+    serving,
+)
 from docs.generate.words import (
     ENVIRONMENT_MEANING,
     PHASE_MEANING,
@@ -40,6 +49,7 @@ def pages() -> dict[str, str]:
         "manifests.md": manifests.page,
         "metrics.md": metrics.page,
         "serving.md": serving.page,
+        "words.md": glossary_page.page,
     }
     return {name: "\n".join([WRITTEN_BY, "", *make()]) + "\n" for name, make in makers.items()}
 
@@ -97,8 +107,8 @@ def _workload_phases() -> list[str]:
         "",
         "An event, a run or endpoint and an attempt have one of these; there are no others.",
         "",
-        "| reason | in the phases | meaning | what comes next |",
-        "|---|---|---|---|",
+        "| reason | pages call it | in the phases | meaning | what comes next |",
+        "|---|---|---|---|---|",
         *(_reason_row(reason) for reason in Reason),
     ]
 
@@ -113,7 +123,7 @@ def _phase_row(phase: Phase) -> str:
 def _reason_row(reason: Reason) -> str:
     phases = ", ".join(f"`{phase}`" for phase in Phase if reason in REASONS[phase])
     text = REASON_TEXTS[reason]
-    return f"| `{reason}` | {phases} | {text.meaning} | {text.next_step} |"
+    return f"| `{reason}` | {text.called} | {phases} | {text.meaning} | {text.next_step} |"
 
 
 def _in_order(targets: frozenset[Phase]) -> list[Phase]:

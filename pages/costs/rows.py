@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from console.pages.words import percent_words
 from costs.reports.groups import CostGroup, CostReport
 from foundation.http.query import refuse
 from pages.costs.budgets import BudgetSeen, TeamBudgets
@@ -74,9 +75,7 @@ class CostRow:
     @property
     def share_words(self) -> str:
         """`12.3 %`; what is not nothing is not shown as nothing."""
-        if 0 < self.share < 0.05:
-            return "<0.1 %"
-        return f"{self.share:.1f} %"
+        return percent_words(self.share)
 
 
 @dataclass(frozen=True, slots=True)

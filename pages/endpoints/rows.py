@@ -9,6 +9,7 @@ from typing import Any, Final
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
+from console.pages.words import percent_words
 from gateway.series import Summary, summaries_since
 from inference.models import EndpointRevision
 from inference.pages.list_states import state_of
@@ -49,7 +50,7 @@ def _of_calls(summary: Summary | None) -> dict[str, str]:
     per_minute = summary.requests / (LATELY / timedelta(minutes=1))
     return {
         "per_minute": number_words(per_minute),
-        "failed": f"{failed_percent(summary):.1f} %",
+        "failed": percent_words(failed_percent(summary)),
         "p95": "" if summary.p95 is None else f"{number_words(summary.p95 * 1000)} ms",
     }
 

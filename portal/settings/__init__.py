@@ -180,6 +180,7 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "pages.preferences.TimeZoneMiddleware",
     "pages.rates.PageRateMiddleware",
     "pages.expired.ExpiredSessionMiddleware",
     "pages.error_pages.ErrorPagesMiddleware",

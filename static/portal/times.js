@@ -36,6 +36,13 @@
     }
   };
 
+  // The server writes times in this zone from the next page on, unless the person has chosen one (pages/preferences.py).
+  const { timeZone } = Intl.DateTimeFormat().resolvedOptions();
+  const kept = `portal-browser-zone=${encodeURIComponent(timeZone)}`;
+  if (timeZone && !document.cookie.split("; ").includes(kept)) {
+    document.cookie = `${kept}; path=/; max-age=31536000; samesite=lax${location.protocol === "https:" ? "; secure" : ""}`;
+  }
+
   document.addEventListener("htmx:afterSwap", tick);
   setInterval(tick, TICK_MS);
   tick();

@@ -166,7 +166,7 @@ def test_what_pods_of_others_leave_too_little_of_is_said(bench):
     )
     ForeignPod.objects.filter(pk=pod.pk).update(memory_bytes=2**30, cpu_millicores=60_000)
     offer = advice(bench, text="70B fp16")["flavors"][0]["offers"][0]
-    assert "43200m of CPU" in offer["lacks"]
+    assert "43.2 cores" in offer["lacks"]
     assert "more than 36: ask for less" in offer["lacks"]
 
 

@@ -51,7 +51,7 @@ def preview(bench, path=RUNS, **values):
     ("values", "field", "said"),
     [
         ({"memory": "64Gi"}, "memory", "No node can hold 64Gi of memory without GPUs in one pod; the most is 14Gi."),
-        ({"cpu": "8", "memory": "64Gi"}, "cpu", "No node can hold 8 of CPU without GPUs in one pod; the most is 3.9."),
+        ({"cpu": "8", "memory": "64Gi"}, "cpu", "No node can hold 8 cores without GPUs in one pod; the most is 3.9."),
         ({"ephemeral_storage": "2T"}, "ephemeral_storage", "the most is 93.1Gi."),
     ],
 )  # fmt: skip

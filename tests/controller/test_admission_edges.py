@@ -262,23 +262,23 @@ def test_numbers_that_changed_are_told_within_a_minute_without_a_receipt_for_eac
     assert look(submit(team, user, flavor, "holder", units=8)).admitted
     waits = submit(team, user, flavor, "waits", units=8)
     look(waits)
-    assert "uses 8 of 8" in waits.message
+    assert "uses 8 of its 8" in waits.message
     make_quota(team, flavor, 12)
     pass_over(flavor)
     waits.refresh_from_db()
-    assert "uses 8 of 12" in waits.message
+    assert "uses 8 of its 12" in waits.message
     assert Decision.objects.filter(workload=waits).count() == 1
     told_at = Pool.objects.get(flavor=flavor).told_at
     # Not with every pass: that would write every row that waits.
     make_quota(team, flavor, 13)
     pass_over(flavor)
     waits.refresh_from_db()
-    assert "uses 8 of 12" in waits.message
+    assert "uses 8 of its 12" in waits.message
     assert Pool.objects.get(flavor=flavor).told_at == told_at
     with clock.freeze(told_at + scheduler.TELL_AFTER):
         pass_over(flavor)
     waits.refresh_from_db()
-    assert "uses 8 of 13" in waits.message
+    assert "uses 8 of its 13" in waits.message
 
 
 def test_another_rule_within_one_reason_has_a_receipt(team, user, flavor):
@@ -293,7 +293,7 @@ def test_another_rule_within_one_reason_has_a_receipt(team, user, flavor):
     assert [each.rule for each in Decision.objects.filter(workload=second)] == ["quota"]
     pass_over(flavor)
     second.refresh_from_db()
-    assert "could delay" in second.message
+    assert "it is kept for" in second.message
     assert [each.rule for each in Decision.objects.filter(workload=second).order_by("id")] == [
         "quota",
         "backfill",

@@ -237,8 +237,8 @@ GIB = 1024**3
         ([(None, None)], ""),
         ([()], ""),
         ([(32_000, 99 * GIB)], "100Gi of memory where that is left out, and beside pods of others no node has more than 99Gi"),
-        ([(31_000, 100 * GIB)], "32 of CPU where that is left out, and beside pods of others no node has more than 31"),
-        ([(31_000, 100 * GIB), (32_000, 99 * GIB)], "32 of CPU and 100Gi of memory where that is left out, and beside pods of others too few nodes have both"),
+        ([(31_000, 100 * GIB)], "32 cores where that is left out, and beside pods of others no node has more than 31"),
+        ([(31_000, 100 * GIB), (32_000, 99 * GIB)], "32 cores and 100Gi of memory where that is left out, and beside pods of others too few nodes have both"),
     ],
 )  # fmt: skip
 def test_what_nodes_lack_beside_their_cards_is_said(others, said):

@@ -88,7 +88,7 @@ def test_a_run_over_quota_waits_and_starts_when_the_first_ends(bench):
     bench.turn(first)
     bench.turn(second)
     assert (second.phase, second.reason) == ("Queued", "WaitingForQuota")
-    assert "uses 8 of 8" in second.message
+    assert "uses 8 of its 8" in second.message
     bench.until(first, lambda run: run.is_final)
     bench.until(second, lambda run: run.is_final)
     assert second.phase == "Succeeded"
@@ -137,7 +137,7 @@ def test_a_run_without_gpus_that_no_node_has_room_for_says_which_node_has_how_mu
     assert run.phase == "Admitted"
     card = card_of(run, named=frozenset(), now=clock.now())
     assert (card.verdict.outcome, card.verdict.rule) == ("wait", "blocks")
-    assert "This run needs 10 of CPU on one node; cpu-" in card.verdict.message
+    assert "This run needs 10 cores on one node; cpu-" in card.verdict.message
     assert [dict(offer.lever.change) for offer in card.offers] == [{"cpu": "6"}]
 
 

@@ -50,6 +50,22 @@ class Screen:
         self.open_own_menu()
         self.hand.press(self.page.get_by_role("banner").get_by_role("link", name=name, exact=True))
 
+    def presses(self, *keys: str) -> Self:
+        """Single keys, as `g`, `r`, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+        return self
+
+    def goes_by_palette(self, words: str) -> Self:
+        """Ctrl K, some words, and the first of what they find."""
+        palette = self.page.get_by_role("dialog", name="Go to a page")
+        self.page.keyboard.press("Control+k")
+        expect(palette).to_be_visible()
+        self.page.keyboard.type(words)
+        self.page.keyboard.press("Enter")
+        expect(palette).to_be_hidden()
+        return self
+
     def choose_theme(self, name: str) -> Self:
         self.open_own_menu()
         self.hand.press(self.page.get_by_role("button", name=name, exact=True))

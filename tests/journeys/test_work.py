@@ -33,7 +33,7 @@ def test_a_run_that_waits_says_why_and_starts_by_a_lever(portal: RunningPortal, 
     home = HomePage.from_menu(long)
     form = fill_in(home, "short", team="Speech", command=programs.ENDS, gpus=2)
     waits = form.is_told_that_it("Will wait").submit("short").comes_to("Queued")
-    waits.why_it_waits("uses 2 of 3").take_lever("1 GPU instead of 2")
+    waits.why_it_waits("uses 2 of its 3").take_lever("1 GPU instead of 2")
     form = RunForm.opened(home.visit).is_told_that_it("Starts now")
     form.submit("short-2").comes_to("Succeeded")
     home = HomePage.from_menu(form)

@@ -143,7 +143,7 @@ def test_without_a_gpu_it_waits_for_its_teams_ceiling_and_starts_when_enough_is_
     small.refresh_from_db()
     assert small.phase == Phase.ADMITTED.value, "what fits beside is not held up, and judged in the same pass"
     assert held(team) == [8 * CORE, 2 * GIB, 0, 2]
-    assert second.decisions.get().policy == "admission/6"
+    assert second.decisions.get().policy == "admission/7"
     with django_capture_on_commit_callbacks(execute=True):
         release(workload=first, now=clock.now())
     assert look(second).admitted

@@ -55,7 +55,7 @@ def test_a_pod_goes_where_its_memory_is():
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        ((500, 14 * GIB, 10**10, 9), "needs 1 of CPU on a node with 1 a100-40gb (on-demand) free; t4-0 has 0.5 left."),
+        ((500, 14 * GIB, 10**10, 9), "needs 1 core on a node with 1 a100-40gb (on-demand) free; t4-0 has 0.5 left."),
         ((3920, 14 * GIB, 10**10, 0), "needs a place for a pod on a node with 1 a100-40gb (on-demand) free; t4-0 has 0 left."),
         ((3920, 3 * GIB + 10, 10**10, 9), "needs 4Gi of memory on a node with 1 a100-40gb (on-demand) free; t4-0 has 3Gi left."),
     ],
@@ -86,7 +86,7 @@ def test_two_pods_of_one_node_need_the_memory_of_both():
 @pytest.mark.parametrize(
     ("beside", "rule", "field", "said"),
     [
-        ((8000, 32 * GIB, 0), "largest-cpu", "cpu", "8 of CPU beside 1 a100-40gb (on-demand) in one pod; the most is 3.9."),
+        ((8000, 32 * GIB, 0), "largest-cpu", "cpu", "8 cores beside 1 a100-40gb (on-demand) in one pod; the most is 3.9."),
         ((1000, 500 * GIB, 0), "largest-memory", "memory", "500Gi of memory beside 1 a100-40gb (on-demand) in one pod; the most is 14Gi."),
         ((1000, GIB, 10**12), "largest-storage", "ephemeral_storage", "the most is 83.8Gi."),
     ],

@@ -26,24 +26,24 @@ CARD = CardFacts("a100", parts=7, per_unit=3, total=28, free=5)
 @pytest.mark.parametrize(
     ("changes", "facts", "rule", "reason", "says"),
     [
-        ({}, {}, "fits", Reason.CREATING, f"Team vision will use 8 of 32 {POOL}."),
+        ({}, {}, "fits", Reason.CREATING, f"Team vision will use 8 of its 32 {POOL}."),
         ({"units": 0, "team": "nobody"}, {}, "no-gpu", Reason.CREATING, "This run asks for no GPU."),
         ({}, {"capacity_type": "reserved"}, "capacity-type", Reason.NO_MATCHING_FLAVOR, "has no capacity type reserved; it has: on-demand, spot."),
         ({"team": "nobody"}, {}, "no-quota", Reason.NO_MATCHING_FLAVOR, f"Team nobody has no quota for {POOL}."),
         ({"units": 9}, {}, "largest-block", Reason.NO_MATCHING_FLAVOR, f"No node can hold 9 {POOL} in one pod. Nodes that exist: some."),
         ({"units": 9}, {"nodes_seen": False, "nodes": {}}, "nodes-unseen", Reason.TOPOLOGY_PLACEMENT_FAILED, f"Whether a node can hold 9 {POOL} is not known yet"),
         ({}, {"teams": [STOPPED]}, "queue-stopped", Reason.QUEUE_STOPPED, "The queue of team vision is stopped: budget is used up."),
-        ({"units": 40, "pods": 5}, {}, "max-quota", Reason.EXCEEDS_MAX_QUOTA, f"needs 40 {POOL}; team vision may use 32 at most: 32 of its own and 0 borrowed."),
+        ({"units": 40, "pods": 5}, {}, "max-quota", Reason.EXCEEDS_MAX_QUOTA, f"needs 40 {POOL}; team vision may use 32 at most: it can borrow none."),
         ({"units": 16, "pods": 2}, {"teams": [CAPPED]}, "max-of-user", Reason.EXCEEDS_MAX_QUOTA, "one member of team vision may use 8 at most"),
         ({}, {"teams": [replace(CAPPED, user_limit=None, max_time_limit_seconds=60)]}, "max-time-limit", Reason.EXCEEDS_MAX_QUOTA, "may run for 3600 s; team vision allows at most 60 s"),
         ({}, {"teams": [CAPPED], "holders": [holder(units=1)]}, "user-limit", Reason.WAITING_FOR_QUOTA, f"Its owner uses 1 of the 8 {POOL} that one member of team vision may use; this run needs 8."),
-        ({}, {"limits": [team("vision", 10)], "holders": [holder(units=8)]}, "quota", Reason.WAITING_FOR_QUOTA, f"Team vision uses 8 of 10 {POOL} and may borrow 0; this run needs 8."),
+        ({}, {"limits": [team("vision", 10)], "holders": [holder(units=8)]}, "quota", Reason.WAITING_FOR_QUOTA, f"Team vision uses 8 of its 10 {POOL} and can borrow none now; this run needs 8."),
         ({}, {"nodes": {"a": 8, "b": 8}, "holders": [holder(units=2, placed=(("a", 2),)), holder("i", units=2, placed=(("b", 2),))]}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, f"needs 8 {POOL} on one node; 12 are free, at most 6 on one node."),
         ({"units": 16, "pods": 2}, {"nodes": {"a": 8}, "provisionable": Provisionable(4, 8)}, "blocks", Reason.TOPOLOGY_PLACEMENT_FAILED, "needs 16 a100-40gb (on-demand) in 2 pods of 8 at once; 8 are free, at most 8 on one node; new nodes can bring 8."),
-        ({"units": 2}, {"card": CARD}, "cards", Reason.TOPOLOGY_PLACEMENT_FAILED, "The a100 cards that a100-40gb is cut from have room for 1 more, beside what other flavors hold of them; this run needs 2."),
-        ({}, {"holders": (*FULL[:3], replace(FULL[3], leaving=True)), "limits": [team("vision", 40)]}, "leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "There is room for this run once those that are leaving have left, in 60 s at most."),
-        ({"priority": 1000}, {"holders": (*FULL[:3], replace(FULL[3], preemptible=True))}, "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "Room is made for this run within 60 s; to leave: 1 of lower priority in team vision."),
-        ({"id": NEW}, {"beyond": [Beyond("vision", 500, 7, 56)]}, "beyond", Reason.WAITING_FOR_QUOTA, "7 of team vision wait before this run and behind those looked at now."),
+        ({"units": 2}, {"card": CARD}, "cards", Reason.TOPOLOGY_PLACEMENT_FAILED, "a100-40gb can be had now: work on other flavors of the same a100 cards counts too. This run needs 2."),
+        ({}, {"holders": (*FULL[:3], replace(FULL[3], leaving=True)), "limits": [team("vision", 40)]}, "leaving", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "Others are being stopped already; this run takes their place within 60 s."),
+        ({"priority": 1000}, {"holders": (*FULL[:3], replace(FULL[3], preemptible=True))}, "preemption", Reason.WAITING_FOR_PREEMPTED_WORKLOADS, "This run starts within 60 s, once others have been stopped for it: 1 of lower priority in team vision."),
+        ({"id": NEW}, {"beyond": [Beyond("vision", 500, 7, 56)]}, "beyond", Reason.WAITING_FOR_QUOTA, "7 of team vision wait ahead of this run behind the first of the queue, which alone are looked at now."),
     ],
 )  # fmt: skip
 def test_each_step_with_its_reason_and_its_numbers(changes, facts, rule, reason, says):
@@ -76,7 +76,7 @@ def test_what_others_borrowed_of_the_own_quota_is_said():
         waiters=[waiter(units=16, pods=2)],
     )
     assert (
-        f"uses 0 of 16 {POOL}; of the 16 left, other teams have borrowed all but 8"
+        f"uses 0 of its 16 {POOL}; of the 16 left, other teams have borrowed all but 8"
         in judge(facts, "w").message
     )
 
@@ -89,7 +89,7 @@ def test_evidence_carries_the_numbers_of_the_moment():
         "requested": 4, "guaranteed": 8, "used": 8, "borrowed": 0, "available": 8, "free": 24,
         "largest_free_block": 8, "ahead": 0,
     }  # fmt: skip
-    assert verdict.message == f"Team vision will use 12 of 8 {POOL}, 4 of them borrowed."
+    assert verdict.message == f"Team vision will use 12 {POOL}: 8 of its own and 4 borrowed."
 
 
 def test_headroom_of_the_teams_endpoints_is_lent_to_what_can_be_made_to_leave():
@@ -162,7 +162,9 @@ def test_a_short_run_goes_past_one_that_waits_and_a_long_one_does_not():
     assert judge(blocked_world(short), "short").backfilled
     verdict = judge(blocked_world(long), "long")
     assert (verdict.rule, verdict.reason) == ("backfill", Reason.WAITING_FOR_QUOTA)
-    assert verdict.message.endswith("to start before that one it may run for 1199 s at most.")
+    assert verdict.message.endswith(
+        "With a time limit of 1199 s at most it is done before that one starts, and need not wait."
+    )
 
 
 def test_runs_of_one_length_that_keep_coming_do_not_put_off_a_large_one():

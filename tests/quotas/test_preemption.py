@@ -36,7 +36,7 @@ def test_lent_quota_comes_back_from_who_borrows_whatever_the_priority():
     verdict = judge(facts, "w")
     assert [each.cause for each in verdict.victims] == [RECLAIM]
     assert verdict.message == (
-        "Room is made for this run within 60 s; to leave: 1 that borrowed what is guaranteed to team vision."
+        "This run starts within 60 s, once others have been stopped for it: 1 of other teams on GPUs that are guaranteed to team vision."
     )
 
 

@@ -276,8 +276,8 @@ def test_a_ticket_to_the_streams_is_for_a_session(world):
     assert world.members[1].ask("POST", url).status_code == 405
 
 
-def test_signing_out_and_the_theme_are_posts(world):
-    for name in ("teams:sign-out", "portal:theme"):
+def test_signing_out_and_what_a_browser_keeps_are_posts(world):
+    for name in ("teams:sign-out", "portal:theme", "portal:keys", "portal:zone"):
         assert world.members[1].ask("GET", reverse(name)).status_code == 405
     assert world.nobodies[0].ask("POST", reverse("teams:sign-out")).status_code in {302, 303}
 

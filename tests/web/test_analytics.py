@@ -191,7 +191,7 @@ def test_the_overview_tells_by_what_it_scales_and_what_zero_saved(ana, world, se
     world.start(workload)
     scaled(workload, clock.now(), 2, metric=7.5)
     html = ana.get(f"/endpoints/{workload.public_id}/").content.decode()
-    for fact in ("in-flight", "0 and 3 replicas", "7.5", "target 4", "not measured yet", "0 s asleep"):
+    for fact in ("in-flight", "0 and 3 replicas", "7.5", "target 4", "not measured yet", "0s asleep"):
         assert fact in html
 
 

@@ -43,6 +43,7 @@ def addresses(made) -> list[str]:
         "/runs/?search=zzz",
         "/runs/new/",
         "/runs/import/",
+        "/go/?search=re",
         "/endpoints/",
         "/endpoints/new/",
         "/teams/vision/",

@@ -229,7 +229,7 @@ def test_a_budget_that_ends_before_its_month_says_on_which_day(ana, made, world)
     out = context["forecast"].runs_out_at
     last = context["budget"].span.ends_at
     assert out is None or clock.now() < out < last
-    give = f"runs out on {out:%a} {out.day} {out:%b}" if out else "It lasts"
+    give = f"runs out on {out:%Y-%m-%d}" if out else "It lasts"
     assert give in text_of(ana.get("/costs/"))
 
 

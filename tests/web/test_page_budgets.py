@@ -37,6 +37,8 @@ QUERIES_MAX = {
     "/teams/vision/endpoints/": 12,
     "/teams/vision/": 12,
     "/teams/vision/quota/": 12,
+    "/go/": 6,
+    "/go/?search=re": 8,
     "/profile/": 6,
     "/profile/password/": 4,
     "/audit/": 8,

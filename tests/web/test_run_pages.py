@@ -33,7 +33,7 @@ def test_a_run_shows_what_it_does_why_and_what_it_costs(ana, made):
 
 def test_a_waiting_run_says_why_and_what_it_will_cost(ana, made):
     html = page(ana, made["bert-large"])
-    for fact in ("Why it waits", "Team vision uses 10 of 16", "nobody ahead", "$21.96", "$43.92"):
+    for fact in ("Why it waits", "Team vision uses 10 of its 16", "nobody ahead", "$21.96", "$43.92"):
         assert fact in html
 
 
@@ -161,7 +161,7 @@ def test_work_is_lost_in_the_attempts_that_lost_some(ana, made):
     run.attempts.update(lost_seconds=720)
     run.attempts.create(number=2, object_name="x", created_at=clock.now())
     lost = re.search(r'id="work-lost">(.*?)</dd>', page(ana, run))[1]
-    assert (lost.startswith("12 min"), "in 1 attempt<" in lost) == (True, True)
+    assert (lost.startswith("12m"), "in 1 attempt<" in lost) == (True, True)
 
 
 def test_a_clone_fills_the_form_in_and_the_run_made_of_it_says_of_what(ana, made):
@@ -205,7 +205,7 @@ def test_a_run_near_its_time_limit_says_so_and_is_extended_in_one_click(ana, mad
     near_its_end(run, limit=7200, ran=3000, used=3000)
     assert "running-out" in page(ana, run)
     html = page(ana, run)
-    assert re.search(r"(19|20) min( [0-9]+ s)? left of its time limit of 2 h; then it is stopped", html)
+    assert re.search(r"(19|20)m( [0-9]+s)? left of its time limit of 2h; then it is stopped", html)
     seconds = re.search(r'name="seconds" value="(\d+)"', html)[1]
     assert seconds == "10800"
     response = ana.post(f"/runs/{run.public_id}/time-limit/", {"seconds": seconds}, follow=True)

@@ -44,7 +44,7 @@ def test_the_preview_says_what_rest_says(ana, queue, gpus, verdict):
     said = checked(ana, gpus=gpus, command="python\r\ntrain.py")
     assert card["verdict"] == verdict
     assert {"wait": "Will wait", "never": "Can never start"}[verdict] in said
-    assert card["message"].split(";")[0] in said
+    assert re.split(r"[;.] ", card["message"])[0] in said
     assert f"revision {card['revision']}" in said
     assert f"{card['quota']['before']['used']} → {card['quota']['after']['used']} of 16 guaranteed" in said
     for lever in card["levers"]:

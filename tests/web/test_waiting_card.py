@@ -69,7 +69,7 @@ def test_the_card_says_what_rest_says(ana, queue):
 def test_the_card_says_when_it_starts_with_the_exact_time_beside_it(ana, queue):
     card, html = rest(ana, queue["vit-huge"]), html_of(ana, queue["vit-huge"])
     ends = [datetime.fromisoformat(card["start"][name]) for name in ("p50", "p90")]
-    said = re.search(r'<dd class="figure">in ([0-9]+) to ([0-9]+) min</dd>', html).groups()
+    said = re.search(r'<dd class="figure">in ([0-9]+)m to ([0-9]+)m</dd>', html).groups()
     times = re.findall(r'<time datetime="([^"]+)" title="([^"]+) UTC">([^<]+)</time>', html)
     shown = {datetime.fromisoformat(exact): (title, text) for exact, title, text in times}
     for minutes, end in zip(said, ends, strict=True):
@@ -97,10 +97,17 @@ def test_runs_of_the_own_team_are_links_and_those_of_others_have_no_name(ana, qu
         assert hidden not in html, hidden
 
 
+def test_who_holds_what_it_waits_for_is_named_where_that_is_of_the_own_team(ana, queue):
+    said = text_of(ana, queue["bert-large"])
+    line = re.search(r"In use by: (.*?)(?: By capacity type| Ahead of it| Quota in use|$)", said)[1]
+    assert "resnet50 (" in line
+    assert "other teams (" in line or "another team (" in line
+
+
 def test_who_is_first_and_yet_must_not_start_is_told_whom_it_would_delay(ana, queue):
     card, said = rest(ana, queue["detr"]), text_of(ana, queue["detr"])
     assert (card["position"], card["rule"]) == (1, "backfill")
-    delayed = "it could delay one of team vision that came first and waits for the team's guaranteed quota"
+    delayed = "it is kept for one of team vision that came first and waits for the team's guaranteed quota"
     assert delayed in card["message"]
     assert delayed in said
 
@@ -122,7 +129,7 @@ def test_several_of_other_teams_in_a_row_are_one_line(world, queue):
 def test_who_had_to_leave_is_told_by_whose_need_and_what_it_lost(ana, queue):
     said = text_of(ana, queue["vit-huge"])
     assert "takes back quota that was lent to this team (InCohortReclamation)" in said
-    assert "It lost 5 min 40 s of work" in said
+    assert "It lost 5m 40s of work" in said
     assert "It had to stop" not in text_of(ana, queue["bert-large"])
 
 
@@ -214,7 +221,7 @@ def levers_of(page, *given):
 def test_a_lever_of_the_form_fills_its_fields():
     (found,) = levers_of(ON_THE_FORM, lever(gpus_per_replica=4, time_limit_seconds=5400))
     assert (found.fields, found.url, found.post) == ("gpus=4&time_limit=90m", "", "")
-    assert found.words == "4 GPUs instead of 8 and a time limit of 1 h 30 min instead of 1 d"
+    assert found.words == "4 GPUs instead of 8 and a time limit of 1h 30m instead of 1d"
 
 
 def test_a_lever_of_fewer_pods_fills_the_form_too():
@@ -243,7 +250,7 @@ def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
 
 def test_a_time_limit_is_said_in_words_and_typed_as_the_form_reads_it():
     (found,) = levers_of(ON_THE_RUN, lever(time_limit_seconds=5340))
-    assert (found.words, found.seconds) == ("A time limit of 1 h 29 min instead of 1 d", 5340)
+    assert (found.words, found.seconds) == ("A time limit of 1h 29m instead of 1d", 5340)
     assert levers_of(ON_THE_FORM, lever(time_limit_seconds=5340))[0].fields == "time_limit=89m"
     assert levers_of(ON_THE_RUN, lever(time_limit_seconds=90))[0].seconds == 90
 
@@ -253,7 +260,7 @@ def test_a_lever_says_when_it_would_start():
     said = levers_of(
         NOWHERE, lever("admit", flavor="t4"), lever("wait", (half, hour), flavor="t4"), lever(flavor="x")
     )
-    assert [each.outcome for each in said] == ["starts now", "starts in 30 min to 1 h", "start unknown"]
+    assert [each.outcome for each in said] == ["starts now", "starts in 30m to 1h", "start unknown"]
 
 
 def test_an_unknown_start_does_not_say_the_reason_twice():

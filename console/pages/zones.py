@@ -1,0 +1,31 @@
+"""In which time zone the reader of the page that is being written reads times. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo
+
+_reader: ContextVar[tzinfo] = ContextVar("reader", default=UTC)
+
+
+@contextmanager
+def times_in(name: str) -> Iterator[None]:
+    """Inside, `as_read` gives times in this zone of the IANA database."""
+    token = _reader.set(ZoneInfo(name))
+    try:
+        yield
+    finally:
+        _reader.reset(token)
+
+
+def as_read(moment: datetime) -> datetime:
+    """The same moment in the reader's zone; in UTC where nobody said which that is."""
+    return moment.astimezone(_reader.get())
+
+
+def exactly(moment: datetime) -> str:
+    """`2026-03-01 12:00:00 CET`: to the second and with its zone, as the title of every shorter one."""
+    return f"{as_read(moment):%Y-%m-%d %H:%M:%S %Z}"
