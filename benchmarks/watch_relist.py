@@ -21,9 +21,9 @@ from benchmarks.worlds import rows
 from cluster import kinds
 from cluster.client import PAGE_SIZE, connect
 from cluster.labels import workload_labels
-from controller.logs.collector import LogCollector
 from controller.watch.pods import PodSink
 from controller.watch.watcher import OWN, KindWatcher
+from logs.collector import LogCollector
 from workloads.models import PodRecord, Workload
 from workloads.states import Phase, Reason
 

@@ -13,11 +13,11 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 
-from controller.logs.store import NO_CONTAINER
 from costs.ledger import check
 from costs.models import UsageInterval
 from foundation import leases
 from foundation.models import PlatformSettings
+from logs.store import NO_CONTAINER
 from quotas.models import StartEstimate
 from workloads.models import EventRecord, LogChunk, NodeRecord, ObjectRecord, PodRecord
 

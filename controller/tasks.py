@@ -14,7 +14,6 @@ from cluster.errors import ClusterRejected, ClusterUnavailable
 from controller import closing, retention, wakeups
 from controller.admission import forecasts, preemption, scheduler
 from controller.closing import CLOSE_TASK
-from controller.logs import workload_logs
 from controller.reconcile import garbage
 from controller.reconcile.reconciler import ANSWER_FRESH_SECONDS, reconcile
 from controller.wakeups import PASS_TASK, RECONCILE_TASK, hints_waiting, send, send_pool, wake_workloads
@@ -23,6 +22,7 @@ from foundation import clock, leases
 from foundation.database import is_away
 from foundation.models import PlatformSettings
 from foundation.tasks import task
+from logs import workload_logs
 from quotas import decisions, evictions
 from quotas.errors import QuotaExceeded
 from quotas.models import Pool

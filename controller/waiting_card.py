@@ -320,9 +320,7 @@ def _card(
     before = judge.ahead(snapshot, waiter.id, cycle_plan=plan) if waits else ()
     place = judge.position(snapshot, waiter.id, cycle_plan=plan) if waits else None
     facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
-    account = next(
-        (candidate for candidate in snapshot.accounts if facts and candidate.name == facts.account), None
-    )
+    account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
     snapshot = with_elsewhere(snapshot, [(waiter.team, verdict)], now=now)
     start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from django.db.models import Q
 
-from controller.logs.reading import read_lines
 from controller.reconcile.adapters import adapter_for
 from diagnosis.evidence import (
     Asked,
@@ -21,6 +20,7 @@ from diagnosis.evidence import (
     Said,
 )
 from foundation.errors import NotFound
+from logs.reading import read_lines
 from workloads.models import (
     Attempt,
     ClaimRecord,

@@ -20,7 +20,6 @@ from typing_extensions import override
 from console.api.diagnosis import DiagnosisActions
 from console.api.exports import CSV_SCHEMA, csv_of
 from console.api.list_filters import LIST_FILTERS, search_in
-from console.api.logs import LogsAction
 from console.api.representations import (
     EXPANSIONS,
     WorkloadAnswer,
@@ -67,6 +66,7 @@ from foundation.http.idempotency import idempotent
 from foundation.http.pages import CursorPage
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.models import PlatformSettings
+from logs.api import LogsAction
 from quotas.api.response_serializers import DecisionSerializer
 from quotas.queries import nameable_teams
 from teams.actors import actor_of

@@ -11,13 +11,16 @@ from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from console.log_places import LinePlace, place_of
-from console.log_search import LinesFound, bound_of, find_lines, first_line
-from console.pages.ansi import ansi_to_html
 from console.pages.reading import PageReading
-from controller.logs.cursor import LogCursor
-from controller.logs.lines import time_of
-from controller.logs.workload_logs import (
+from foundation.errors import NotFound
+from foundation.http.query import refuse
+from foundation.models import PlatformSettings
+from logs.ansi import ansi_to_html
+from logs.cursor import LogCursor
+from logs.lines import time_of
+from logs.places import LinePlace, place_of
+from logs.search import LinesFound, bound_of, find_lines, first_line
+from logs.workload_logs import (
     LEVELS,
     NO_ATTEMPT,
     Bound,
@@ -26,9 +29,6 @@ from controller.logs.workload_logs import (
     LogPage,
     read_lines,
 )
-from foundation.errors import NotFound
-from foundation.http.query import refuse
-from foundation.models import PlatformSettings
 
 LOG_TAIL_LINES: Final = 500
 LOG_FOLLOW_LINES_MAX: Final = 2_000

@@ -13,13 +13,13 @@ from django.templatetags.static import static
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.glossary import WORDS
 from console.pages.words import PHASES, cores_words, duration_words, percent_words, span_words
 from console.pages.zones import as_read, exactly
 from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
 from foundation.digits import gib
+from foundation.glossary import WORDS
 from foundation.money import format_usd
 
 register = template.Library()

@@ -13,11 +13,11 @@ from cluster.client import ClusterClient
 from cluster.errors import ClusterConflict, ClusterError, ClusterRejected, ForeignObject, ObjectNotFound
 from cluster.kinds import ObjectRef
 from controller.admission import scheduler
-from controller.logs import workload_logs
 from controller.reconcile import drift, objects, orphans
 from controller.reconcile.adapters import WorkloadAdapter
 from controller.reconcile.decide import Action, Plan, rest, stop
 from controller.reconcile.identity import get_own
+from logs import workload_logs
 from tenancy.namespaces import ensure_namespace, forget_namespace
 from workloads.models import Attempt, Workload
 from workloads.pods.observation import Observation

@@ -11,9 +11,9 @@ from django.db.models import F, Q, QuerySet
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError, ObjectNotFound
 from cluster.kinds import ObjectRef
-from controller.logs import workload_logs
 from controller.reconcile.adapters import adapters
 from foundation import leases
+from logs import workload_logs
 from workloads.models import ObjectRecord
 from workloads.observations import record_object
 

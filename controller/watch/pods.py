@@ -11,11 +11,11 @@ from django.db import transaction
 
 from cluster.client import ClusterClient
 from controller import wakeups
-from controller.logs.collector import LogCollector
 from controller.reconcile.sightings import absent_pods, miss_pods, see_pods
 from controller.watch.capacity import foreign_use_changed
 from controller.watch.sinks import lacking
 from foundation.crashpoints import crash_point
+from logs.collector import LogCollector
 from workloads.models import PodRecord
 from workloads.observations import PodSeen, forget_later, latest_version, news, record_foreign_pod
 from workloads.strays import forget_strays, record_stray, workloads_of

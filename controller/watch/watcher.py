@@ -25,7 +25,6 @@ from cluster.errors import ClusterError, ObjectNotFound
 from cluster.kinds import ObjectRef, ResourceKind
 from cluster.labels import MANAGED_BY, MANAGER, selector
 from cluster.watch import WatchEvent, WatchExpired, watch_batches
-from controller.logs.collector import LogCollector
 from controller.reconcile.adapters import adapters
 from controller.reconcile.sightings import standing_as
 from controller.watch.capacity import ForeignPodSink, NodePoolSink, NodeSink
@@ -36,6 +35,7 @@ from controller.watch.sinks import Sink
 from controller.watch.volume_claims import ClaimSink
 from foundation import clock, heartbeats, outages
 from foundation.database import is_missed
+from logs.collector import LogCollector
 from workloads.models import WatchCursor
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from foundation.errors import PortalError
 from portal.settings import env
 
 PACKAGES: Final = (
-    "advisor", "budgets", "cluster", "console", "controller", "costs", "foundation", "gateway", "inference", "jobs", "policy", "portal/runtime", "telemetry",
+    "advisor", "budgets", "cluster", "console", "controller", "costs", "foundation", "gateway", "inference", "jobs", "logs", "policy", "portal/runtime", "telemetry",
     "quotas", "teams", "tenancy", "workloads",
 )  # fmt: skip
 # What only people see, in pages and forms.

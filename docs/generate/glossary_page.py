@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.glossary import WORDS
+from foundation.glossary import WORDS
 
 
 def page() -> list[str]:
@@ -15,7 +15,7 @@ def page() -> list[str]:
         "# Words",
         "",
         "What the words of the portal mean. Code, REST and documentation keep the words of the field, Kueue's and Kubernetes'. Pages say",
-        'beside the first of them what it is: a template writes `{% gloss "cohort" %}`, from the same table (`console/glossary.py`). What',
+        'beside the first of them what it is: a template writes `{% gloss "cohort" %}`, from the same table (`foundation/glossary.py`). What',
         "reasons are called on pages stands among [phases and reasons](workload-phases.md).",
         "",
         "| word | what it means | pages say |",

@@ -11,8 +11,6 @@ from typing import Any, Final
 from urllib.parse import parse_qs
 from uuid import UUID
 
-from console.api.logs import TICKET_PURPOSE
-from controller.logs.workload_logs import LineFilter, LogLine, LogPage, read_lines
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import Malformed, NotFound
@@ -21,6 +19,8 @@ from gateway.live.events import PING_SECONDS, stream_headers, until_ended
 from gateway.live.exchange import Exchange
 from gateway.live.hub import PING
 from gateway.live.state import Live
+from logs.api import TICKET_PURPOSE
+from logs.workload_logs import LineFilter, LogLine, LogPage, read_lines
 from teams import tickets
 from workloads.models import Workload
 

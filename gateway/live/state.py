@@ -10,7 +10,6 @@ from uuid import UUID
 
 from cluster.client import ClusterClient
 from cluster.proxy import ServiceProxy
-from controller.logs.workload_logs import NOTIFY_CHANNEL as LOGS_CHANNEL
 from controller.services import call_for
 from foundation import clock
 from foundation.database import is_missed
@@ -28,6 +27,7 @@ from gateway.live.strangers import Strangers
 from gateway.live.table import Ages
 from gateway.live.waking import Waking
 from gateway.services import Bucket, Tally
+from logs.workload_logs import NOTIFY_CHANNEL as LOGS_CHANNEL
 from teams.permissions import NOTIFY_CHANNEL as ACCESS_CHANNEL
 from teams.tickets import Principal
 from workloads.services import NOTIFY_CHANNEL as EVENTS_CHANNEL

@@ -114,7 +114,7 @@ VIOLATIONS = {
         "import controller.admission.scheduler",
     ),
     "upwards in watch": ("order-in-watch", "controller/watch/sinks.py", "import controller.watch.watcher"),
-    "upwards in logs": ("order-in-logs", "controller/logs/lines.py", "import controller.logs.store"),
+    "upwards in logs": ("order-in-logs", "logs/lines.py", "import logs.store"),
     "upwards in tenancy": (
         "order-in-tenancy",
         "tenancy/namespace_manifests.py",

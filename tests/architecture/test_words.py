@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from console.glossary import WORDS
+from foundation.glossary import WORDS
 from tests.architecture.sources import ROOT
 from tests.architecture.test_templates import COMMANDS, pages
 
@@ -16,7 +16,7 @@ FILTERS = re.compile(
 )
 TAG = re.compile(r"<[^>]*>", re.DOTALL)
 LOG = "Lines of logs have their own times, which their reader switches."
-EXCEPTIONS = {"console/log_more.html": LOG, "console/panel_logs.html": LOG}
+EXCEPTIONS = {"console/log_lines.html": LOG, "console/panel_logs.html": LOG}
 
 
 def read(source: str) -> str:

@@ -12,11 +12,11 @@ from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.names import DEFAULT_CLUSTER
 from console.strays import delete_strays
-from controller.logs.collector import _unfinished
 from controller.reconcile import garbage
 from controller.watch.watcher import Watcher
 from foundation import clock
 from foundation.errors import NotFound
+from logs.collector import _unfinished
 from teams.actors import Actor
 from tenancy.namespace_manifests import QUOTA_NAME
 from tenancy.namespaces import ensure_namespace

@@ -11,7 +11,6 @@ import pytest
 from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ref_of
-from controller.logs.collector import LogCollector
 from controller.reconcile.garbage import delete_objects
 from controller.watch import watcher as module
 from controller.watch.objects import ObjectSink
@@ -19,6 +18,7 @@ from controller.watch.pods import PodSink
 from controller.watch.watcher import OWN
 from costs.models import UsageInterval
 from foundation import clock
+from logs.collector import LogCollector
 from quotas.models import Claim, Quota
 from tests.controller.clusters import OwnCluster, gone
 from tests.controller.conftest import Bench

@@ -10,7 +10,6 @@ import pytest
 
 from cluster import kinds
 from cluster.kinds import ObjectRef
-from controller.logs.collector import LogCollector
 from controller.watch import watcher as module
 from controller.watch.objects import ObjectSink
 from controller.watch.pods import PodSink
@@ -18,6 +17,7 @@ from controller.watch.watcher import OWN
 from costs.models import UsageInterval
 from costs.reports.queries import ledger_difference
 from foundation import clock
+from logs.collector import LogCollector
 from tests.controller.clusters import gone
 from tests.controller.followers import Follower
 from tests.waiting import until

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from controller import retention, tasks
-from controller.logs import store
 from foundation import clock
+from logs import store
 from tests.controller.logs_bed import START, make_pod, stamp
 from tests.factories.leases import overtaken, taken_over
 from tests.factories.workloads import make_workload

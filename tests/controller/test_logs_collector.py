@@ -10,10 +10,10 @@ import pytest
 from cluster.client import connect
 from cluster.kinds import POD, ObjectRef
 from cluster.labels import workload_labels
-from controller.logs import store, workload_logs
-from controller.logs.collector import LogCollector
-from controller.logs.store import ContainerLog
 from foundation import clock
+from logs import store, workload_logs
+from logs.collector import LogCollector
+from logs.store import ContainerLog
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from tests.waiting import until
 from workloads.models import LogChunk, PodRecord
@@ -121,7 +121,7 @@ def test_a_pod_that_begins_later_is_followed_when_the_watcher_tells_of_it(bed, c
 
 @pytest.mark.parametrize("fault", ["cut_after", "end_after"])
 def test_streams_cut_inside_a_line_lose_and_repeat_nothing(bed, collectors, fault, monkeypatch):
-    monkeypatch.setattr("controller.logs.collector.REFOLLOW_SECONDS", 0.1)
+    monkeypatch.setattr("logs.collector.REFOLLOW_SECONDS", 0.1)
     run, pod = running(bed)
     setattr(bed, fault, 7)
     collector = collectors(poll_seconds=0.1)

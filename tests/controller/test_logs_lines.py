@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.pages.ansi import ansi_to_html
-from controller.logs import lines as log_lines
-from controller.logs.cursor import LogCursor, stream_key
-from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
 from foundation.errors import Malformed
+from logs import lines as log_lines
+from logs.ansi import ansi_to_html
+from logs.cursor import LogCursor, stream_key
+from logs.lines import LINE_BYTES_MAX, LineSplitter
 
 AT = b"2026-10-03T12:00:00.000000001Z"
 

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from console import log_search
-from controller.logs import reading, store, workload_logs
-from controller.logs.lines import LINE_BYTES_MAX, LineSplitter
-from controller.logs.matching import LineFilter
-from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from foundation.errors import Malformed
+from logs import reading, store, workload_logs
+from logs import search as log_search
+from logs.lines import LINE_BYTES_MAX, LineSplitter
+from logs.matching import LineFilter
+from logs.store import ContainerLog, source_of
 from tests.controller.logs_bed import make_pod, make_workload, stamp
 from tests.factories.teams import api_client
 from workloads.models import LogChunk

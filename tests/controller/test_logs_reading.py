@@ -7,12 +7,12 @@ from urllib.parse import parse_qsl
 import pytest
 from django.conf import settings
 
-from console import log_search
-from console.log_places import LinePlace
-from controller.logs import reading, store, workload_logs
-from controller.logs.store import ContainerLog, source_of
 from foundation import clock
 from foundation.errors import Malformed, NotFound
+from logs import reading, store, workload_logs
+from logs import search as log_search
+from logs.places import LinePlace
+from logs.store import ContainerLog, source_of
 from teams import tickets
 from teams.models import User
 from tests.controller.logs_bed import START, make_pod, make_workload, stamp

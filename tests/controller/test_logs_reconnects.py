@@ -7,10 +7,10 @@ import random
 import pytest
 
 from cluster.client import connect
-from controller.logs import collector as module
-from controller.logs import store, workload_logs
-from controller.logs.collector import LogCollector
 from foundation import clock
+from logs import collector as module
+from logs import store, workload_logs
+from logs.collector import LogCollector
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from tests.effort import SOAK, drawn
 from tests.waiting import until

@@ -14,11 +14,11 @@ from django.db import OperationalError, connection
 
 from cluster.client import connect
 from cluster.errors import ClusterUnavailable
-from controller.logs import store, workload_logs
-from controller.logs.lines import text_of
-from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog, source_of
 from foundation import clock
 from foundation.models import PlatformSettings
+from logs import store, workload_logs
+from logs.lines import text_of
+from logs.store import CHUNK_BYTES_MAX, ContainerLog, source_of
 from portal.settings import env
 from tests.controller.logs_bed import LogBed, make_pod, make_workload, stamp
 from workloads.models import Attempt, LogChunk
@@ -221,7 +221,7 @@ from datetime import timedelta
 from django.conf import settings
 settings.STORAGES["logs"]["OPTIONS"]["location"] = {location!r}
 settings.DATABASES["default"].update({database!r})
-from controller.logs.store import ContainerLog, source_of
+from logs.store import ContainerLog, source_of
 from foundation import clock
 from workloads.models import PodRecord
 settings.TEST_CRASH_POINT = "logs.file_stored"

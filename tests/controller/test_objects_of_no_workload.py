@@ -15,12 +15,12 @@ from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
 from console.strays import delete_strays
-from controller.logs.collector import LogCollector
 from controller.watch.objects import ObjectSink
 from controller.watch.watcher import OWN, KindWatcher, PodSink
 from foundation import clock
 from foundation.errors import Conflict, NotFound
 from foundation.http import metrics
+from logs.collector import LogCollector
 from teams.models import AuditEvent
 from tests.factories.catalogue import make_flavor
 from tests.factories.teams import ACTOR, PASSWORD, make_team, make_token, make_user

@@ -17,7 +17,6 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import selector, workload_labels
-from controller.logs.collector import LogCollector
 from controller.reconcile.adapters import adapter_for
 from controller.reconcile.observe import look_at
 from controller.watch import watcher as module
@@ -26,6 +25,7 @@ from controller.watch.watcher import OWN
 from costs.models import LedgerEntry, UsageInterval
 from costs.reports.queries import ledger_difference
 from foundation import clock
+from logs.collector import LogCollector
 from tests.controller.conftest import REAL
 from tests.controller.followers import Follower
 from tests.factories.submitted import make_attempt, move

@@ -12,13 +12,13 @@ from cluster import kinds
 from cluster.errors import ObjectNotFound
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller.logs.collector import LogCollector
 from controller.reconcile import sightings
 from controller.reconcile.adapters import adapter_for
 from controller.reconcile.observe import look_at
 from controller.watch.pods import PodSink
 from costs.models import UsageInterval
 from foundation import clock
+from logs.collector import LogCollector
 from tests.factories.submitted import make_pod
 from workloads.models import PodRecord
 

@@ -8,7 +8,6 @@ import pytest
 from django.db import IntegrityError
 
 from controller import retention
-from controller.logs.store import NO_CONTAINER, mark_stored
 from controller.tasks import collect_garbage
 from costs.ledger import check
 from costs.ledger.services import record_usage
@@ -17,6 +16,7 @@ from costs.queries import cost_lines, cost_of
 from costs.reports.queries import ledger_difference
 from foundation import clock
 from foundation.models import PlatformSettings
+from logs.store import NO_CONTAINER, mark_stored
 from quotas import queries as quota_queries
 from quotas.models import StartEstimate
 from tests.factories.catalogue import make_flavor, make_node, make_price

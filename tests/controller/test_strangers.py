@@ -9,12 +9,12 @@ import pytest
 from cluster import kinds
 from cluster.kinds import ref_of
 from cluster.labels import ATTEMPT, MANAGED_BY, WORKLOAD_ID, workload_labels
-from controller.logs.collector import LogCollector
 from controller.watch import watcher
 from controller.watch.capacity import ForeignPodSink
 from controller.watch.pods import PodSink
 from controller.watch.watcher import FOREIGN, OWN
 from costs.models import UsageInterval
+from logs.collector import LogCollector
 from quotas.models import Quota
 from tests.controller import fault_proxy as faults
 from tests.controller.endpoints import ready

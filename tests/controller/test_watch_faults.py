@@ -12,13 +12,13 @@ from typing_extensions import override
 from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
-from controller.logs.collector import LogCollector
 from controller.watch import watcher as module
 from controller.watch.objects import ObjectSink
 from controller.watch.pods import PodSink
 from controller.watch.volume_claims import ClaimSink
 from controller.watch.watcher import EVERY, OWN, KindWatcher
 from costs.models import UsageInterval
+from logs.collector import LogCollector
 from tests.controller import fault_proxy as faults
 from tests.controller.clusters import OwnCluster, gone
 from tests.controller.conftest import REAL

@@ -13,7 +13,6 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller.logs.collector import LogCollector
 from controller.watch import watcher as module
 from controller.watch.capacity import NodeSink
 from controller.watch.events import EventSink
@@ -24,6 +23,7 @@ from controller.watch.watcher import EVERY, OWN, TOLD, KindWatcher, Watcher
 from costs.models import UsageInterval
 from foundation import clock
 from foundation.models import Heartbeat
+from logs.collector import LogCollector
 from tests.controller.clusters import OwnCluster, Relay
 from tests.controller.followers import Follower
 from tests.controller.watch_bed import Pods, following, record, seen

@@ -9,9 +9,9 @@ from cluster import kinds
 from cluster.client import connect
 from cluster.kinds import ObjectRef
 from cluster.labels import workload_labels
-from controller.logs.collector import LogCollector
 from controller.watch.pods import PodSink
 from controller.watch.watcher import OWN
+from logs.collector import LogCollector
 from tests.controller.clusters import gone
 from tests.controller.followers import Follower
 from tests.waiting import until

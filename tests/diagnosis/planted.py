@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
 
-from controller.logs.store import ContainerLog, source_of
 from controller.watch.events import record_events
 from diagnosis.evidence import Case
 from diagnosis.findings import Cause
 from diagnosis.gather import case_of
 from diagnosis.judge import diagnose
+from logs.store import ContainerLog, source_of
 from teams.models import Team
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.submitted import make_attempt, make_endpoint, make_run

@@ -13,13 +13,13 @@ from cluster.client import connect
 from cluster.errors import ClusterUnavailable
 from cluster.names import DEFAULT_CLUSTER
 from controller import services
-from controller.logs import workload_logs
 from controller.reconcile.reconciler import reconcile
 from demo.interruption import EPOCHS, request_for_two_nodes, unusable
 from foundation import clock
 from foundation.models import PlatformSettings
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
+from logs import workload_logs
 from teams.actors import Actor
 from tenancy.volumes import create_volume
 from tests.factories.catalogue import make_flavor, make_quota

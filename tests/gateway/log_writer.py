@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.logs.store import ContainerLog, mark_stored, source_of
 from foundation import clock
+from logs.store import ContainerLog, mark_stored, source_of
 from workloads.models import Attempt, PodRecord, Workload
 
 

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from controller.logs.store import mark_stored
 from foundation import clock
 from gateway.live import logstream
+from logs.store import mark_stored
 from teams import services
 from teams.actors import Actor
 from teams.tickets import mint_for

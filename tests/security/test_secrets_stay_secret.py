@@ -17,12 +17,12 @@ from django.urls import reverse
 
 from cluster import kinds
 from cluster.client import connect
-from console.api import logs
 from controller.reconcile.run_tokens import run_token
 from foundation import clock
 from foundation.apps import register_configured_secrets
 from foundation.http import metrics
 from foundation.logs import ConsoleFormatter, ContextFilter, JSONFormatter
+from logs import api as logs
 from teams import services as people
 from tests.controller.conftest import Bench
 from tests.factories.submitted import run_body

@@ -10,8 +10,8 @@ from datetime import timedelta
 
 import pytest
 
-from controller.logs.store import mark_stored
 from foundation import clock
+from logs.store import mark_stored
 from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads import services
 from workloads.models import Workload

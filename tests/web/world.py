@@ -9,8 +9,6 @@ from fractions import Fraction
 from django.db import transaction
 
 from cluster import kinds
-from controller.logs import lines as log_lines
-from controller.logs.store import ContainerLog, source_of
 from costs.ledger.services import record_usage
 from foundation import clock
 from inference.serializers import EndpointSerializer
@@ -20,6 +18,8 @@ from jobs.models import Sweep
 from jobs.serializers import TrainingRunSerializer
 from jobs.services import submit_training_run
 from jobs.sweeps.services import submit_sweep
+from logs import lines as log_lines
+from logs.store import ContainerLog, source_of
 from quotas import services as quota_services
 from teams.actors import Actor
 from teams.models import Team, User

@@ -13,8 +13,8 @@ from typing_extensions import override
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError
 from cluster.pod_logs import PodLog
-from controller.logs.lines import LineSplitter
-from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog
+from logs.lines import LineSplitter
+from logs.store import CHUNK_BYTES_MAX, ContainerLog
 
 logger = logging.getLogger(__name__)
 

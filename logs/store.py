@@ -20,10 +20,10 @@ from django.core.files.storage import Storage, storages
 from django.db import IntegrityError, connection, models, transaction
 from django.db.models.functions import Coalesce
 
-from controller.logs import lines as log_lines
 from foundation import leases
 from foundation.crashpoints import crash_point
 from foundation.models import PlatformSettings
+from logs import lines as log_lines
 from workloads.models import LogChunk, PodRecord
 
 logger = logging.getLogger(__name__)

@@ -8,11 +8,12 @@ from typing import Final
 
 from django.db.models import QuerySet
 
-from console.log_places import PROGRAMS, LinePlace
-from controller.logs import lines as log_lines
-from controller.logs.cursor import LogCursor, stream_key
-from controller.logs.matching import LineFilter
-from controller.logs.reading import (
+from foundation.errors import NotFound
+from logs import lines as log_lines
+from logs.cursor import LogCursor, stream_key
+from logs.matching import LineFilter
+from logs.places import PROGRAMS, LinePlace
+from logs.reading import (
     EVERYTHING,
     TAIL_ROWS_MAX,
     Bound,
@@ -23,8 +24,7 @@ from controller.logs.reading import (
     read_lines,
     shown_line,
 )
-from controller.logs.store import NO_CONTAINER
-from foundation.errors import NotFound
+from logs.store import NO_CONTAINER
 from workloads.models import LogChunk, Workload
 
 COUNT_BYTES_MAX: Final = 16 * 2**20

@@ -22,12 +22,12 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from cluster.client import ClusterClient
 from cluster.errors import ClusterError
-from controller.logs import store
-from controller.logs.fetch import Fetched, fetch_pod
-from controller.logs.store import NO_CONTAINER, ContainerLog
-from controller.logs.streams import Stream
 from foundation import clock
 from foundation.database import is_missed
+from logs import store
+from logs.fetch import Fetched, fetch_pod
+from logs.store import NO_CONTAINER, ContainerLog
+from logs.streams import Stream
 from workloads.models import LogChunk, PodRecord
 from workloads.pods.pod_facts import ENDED
 

@@ -1,6 +1,6 @@
 """Workload logs: collected while pods run, kept after they are gone, read from the store.
 
-The watcher's `controller.logs.collector` follows logs; this is the API for the rest of the portal.
+The watcher's `logs.collector` follows logs; this is the API for the rest of the portal.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import logging
 from datetime import datetime, timedelta
 
 from cluster.client import ClusterClient
-from controller.logs import store
-from controller.logs.fetch import Fetched, LogUnavailable, fetch_pod
-from controller.logs.matching import LEVELS, LineFilter
-from controller.logs.reading import LINES_MAX, NO_ATTEMPT, Bound, LogLine, LogPage, read_lines
-from controller.logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire, expire_beyond
+from logs import store
+from logs.fetch import Fetched, LogUnavailable, fetch_pod
+from logs.matching import LEVELS, LineFilter
+from logs.reading import LINES_MAX, NO_ATTEMPT, Bound, LogLine, LogPage, read_lines
+from logs.store import NO_CONTAINER, NOTIFY_CHANNEL, expire, expire_beyond
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
 
 __all__ = [

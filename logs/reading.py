@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 
 from django.db.models import Q, QuerySet
 
-from controller.logs import lines as log_lines
-from controller.logs.cursor import LogCursor, stream_key
-from controller.logs.matching import LineFilter
-from controller.logs.store import NO_CONTAINER, lines_in, read_chunk, with_expiry
 from foundation.errors import NotFound
 from foundation.http.query import refuse
+from logs import lines as log_lines
+from logs.cursor import LogCursor, stream_key
+from logs.matching import LineFilter
+from logs.store import NO_CONTAINER, lines_in, read_chunk, with_expiry
 from workloads.models import Attempt, LogChunk, PodRecord, Workload
 
 LINES_MAX: Final = 10_000

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from controller.logs.lines import PREFIX_BYTES, is_continued
 from foundation.http.query import refuse
+from logs.lines import PREFIX_BYTES, is_continued
 
 LEVELS: Final = ("debug", "info", "warning", "error")
 SEARCH_MAX: Final = 200

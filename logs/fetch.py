@@ -12,9 +12,9 @@ from cluster.client import ClusterClient
 from cluster.errors import ClusterRejected, ClusterUnavailable, ObjectNotFound
 from cluster.kinds import POD, ObjectRef
 from cluster.pod_logs import PodLog
-from controller.logs import store
-from controller.logs.lines import LineSplitter
-from controller.logs.store import CHUNK_BYTES_MAX, ContainerLog
+from logs import store
+from logs.lines import LineSplitter
+from logs.store import CHUNK_BYTES_MAX, ContainerLog
 from workloads.models import PodRecord
 from workloads.pods.pod_facts import ENDED
 

@@ -22,8 +22,11 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 
-from console.log_search import count_lines
-from controller.logs.workload_logs import (
+from foundation import clock
+from foundation.http.filters import asked_moment
+from foundation.http.query import check_query_parameters, one, refuse
+from logs.search import count_lines
+from logs.workload_logs import (
     LEVELS,
     LINES_MAX,
     LineFilter,
@@ -31,9 +34,6 @@ from controller.logs.workload_logs import (
     LogPage,
     read_lines,
 )
-from foundation import clock
-from foundation.http.filters import asked_moment
-from foundation.http.query import check_query_parameters, one, refuse
 from teams import tickets
 from teams.api.base import AnyAccept
 from workloads.models import Workload
