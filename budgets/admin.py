@@ -15,6 +15,7 @@ from foundation.money import MICRO
 from policy.budgets import usd
 from teams.actors import actor_of
 from teams.admin import ServiceAdmin
+from teams.admin_filters import ActorFilter, TimeFilter
 
 
 @admin.register(Budget)
@@ -24,8 +25,10 @@ class BudgetAdmin(ServiceAdmin):
     role = "quota-manager"
     form = BudgetForm
     list_display = ("team", "period", "starts_at", "ends_at", "amount", "standing", "endpoints", "changed_by")
+    list_filter = (("changed_at", TimeFilter), ("changed_by", ActorFilter), "period")
+    list_filter_submit = True
     list_select_related = ("team",)
-    search_fields = ("team__slug",)
+    search_fields = ("team__slug", "changed_by")
     fields = (
         "team",
         "period",
@@ -80,7 +83,10 @@ class BudgetOverrideAdmin(ServiceAdmin):
     can_change = can_delete = False
     form = OverrideForm
     list_display = ("budget", "amount", "reason", "actor", "created_at", "expires_at")
+    list_filter = (("created_at", TimeFilter), ("actor", ActorFilter))
+    list_filter_submit = True
     list_select_related = ("budget__team",)
+    search_fields = ("budget__team__slug", "actor", "reason")
     fields = ("budget", "amount_usd", "reason", "expires_at")
 
     @admin.display(description="Amount")

@@ -18,6 +18,7 @@ from foundation import clock
 from foundation.errors import PortalError
 from teams import services
 from teams.actors import actor_of
+from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
 from teams.audit import name_in
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.permissions import GlobalRole, has_global_role
@@ -248,6 +249,8 @@ class ApiTokenAdmin(ReadOnlyAdmin):
         "revoked_at",
         "last_used_at",
     )
+    list_filter = (("created_at", TimeFilter), ("user__username", ActorFilter))
+    list_filter_submit = True
     list_select_related = ("user", "team")
     search_fields = ("name", "prefix", "user__username")
     fields = (*list_display, "revoked_by")
@@ -262,7 +265,13 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "actor_label", "action", "target_kind", "called", "team_slug", "ip")
-    list_filter = ("at", "action")
+    list_filter = (
+        ("at", TimeFilter),
+        ("actor_label", ActorFilter),
+        ("action", NameFilter),
+        ("team_slug", NameFilter),
+    )
+    list_filter_submit = True
     search_fields = ("=target_name", "=target_id", "=actor_label", "=team_slug", "=request_id")
     ordering = ("-at", "-id")
     show_full_result_count = False

@@ -1,0 +1,119 @@
+"""A field of a form whose value is a list of rows, each of the same few cells: rows can be added and taken away.
+
+A row is written as `<name>-<number>-<column>`. One whose cells are all empty is none, so without scripts a row is taken away by
+emptying it, and the last row is always an empty one. `static/portal/admin-rows.js` adds the buttons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+from typing_extensions import override
+from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
+
+Row = Mapping[str, str]
+ROWS_MAX = 50
+_TEMPLATE = "__row__"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A cell of each row: text, or one of `choices`, the first of which is the empty one."""
+
+    name: str
+    label: str
+    choices: Sequence[tuple[str, str]] = ()
+    placeholder: str = ""
+    digits: bool = False
+
+    def widget(self) -> forms.Widget:
+        """Of the theme, which frames what it knows."""
+        if self.choices:
+            return UnfoldAdminSelectWidget(choices=self.choices)
+        attrs = {"placeholder": self.placeholder, "autocomplete": "off"}
+        return UnfoldAdminTextInputWidget(attrs=attrs | ({"inputmode": "numeric"} if self.digits else {}))
+
+
+class RowsWidget(forms.Widget):
+    def __init__(self, *, columns: Sequence[Column], one: str) -> None:
+        super().__init__()
+        self.columns, self.one = columns, one
+        self.faults: dict[tuple[int, str], str] = {}
+        """What is wrong with a cell, by row and column."""
+
+    @override
+    def __deepcopy__(self, memo: dict[int, Any]) -> RowsWidget:
+        """Each form has faults of its own."""
+        return RowsWidget(columns=self.columns, one=self.one)
+
+    @override
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> list[dict[str, str]]:
+        numbers = {
+            int(found[1])
+            for key in data
+            if (found := re.fullmatch(rf"{re.escape(name)}-(\d{{1,6}})-\w+", key)) is not None
+        }
+        rows = [
+            {column.name: str(data.get(f"{name}-{number}-{column.name}", "")).strip() for column in self.columns}
+            for number in sorted(numbers)
+        ]  # fmt: skip
+        return [row for row in rows if any(row.values())]
+
+    @override
+    def value_omitted_from_data(self, data: Mapping[str, Any], files: Any, name: str) -> bool:
+        return False
+
+    @override
+    def id_for_label(self, id_: str) -> str:
+        """A group of fields has no single one that a label could mean."""
+        return ""
+
+    @override
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
+        rows: list[Row] = [*(value or ()), {}]
+        context = {
+            "one": self.one,
+            "rows": [self._row(name, str(number), row) for number, row in enumerate(rows)],
+            "blank": self._row(name, _TEMPLATE, {}),
+        }
+        return render_to_string("admin/flavors/rows.html", context)
+
+    def _row(self, name: str, number: str, row: Row) -> dict[str, Any]:
+        said = str(int(number) + 1) if number.isdigit() else ""
+        return {"label": f"{self.one} {said}".strip(), "cells": [self._cell(name, number, each, row) for each in self.columns]}  # fmt: skip
+
+    def _cell(self, name: str, number: str, column: Column, row: Row) -> dict[str, Any]:
+        full = f"{name}-{number}-{column.name}"
+        fault = self.faults.get((int(number), column.name), "") if number.isdigit() else ""
+        attrs = {"id": f"id_{full}"}
+        if fault:
+            attrs |= {"aria-invalid": "true", "aria-describedby": f"fault_{full}"}
+        return {
+            "id": f"id_{full}",
+            "label": column.label,
+            "field": column.widget().render(full, row.get(column.name, ""), attrs),
+            "fault": fault,
+            "fault_id": f"fault_{full}",
+        }
+
+
+class RowsField(forms.Field):
+    """Gives the rows that are not empty, each with all its columns as text."""
+
+    widget: RowsWidget
+
+    def __init__(self, *, columns: Sequence[Column], one: str, **values: Any) -> None:
+        super().__init__(widget=RowsWidget(columns=columns, one=one), **values)
+
+    @override
+    def to_python(self, value: Any) -> list[Row]:
+        rows: list[Row] = list(value or ())
+        if len(rows) > ROWS_MAX:
+            raise forms.ValidationError(f"There are more than {ROWS_MAX} rows.", code="too_many")
+        return rows
