@@ -69,9 +69,9 @@ MENU: Final[dict[str, tuple[str, ...]]] = {
 # Pages of the portal itself, which the console goes back to.
 PAGES: Final[tuple[tuple[str, str], ...]] = (
     ("Home", "portal:home"),
-    ("Quotas", "portal:quota-console"),
+    ("Quota console", "portal:quota-console"),
     ("Costs", "portal:costs"),
-    ("Capacity", "portal:capacity"),
+    ("Cluster capacity", "portal:capacity"),
     ("Audit trail", "portal:audit"),
 )
 
@@ -129,7 +129,7 @@ def menu(request: HttpRequest) -> list[dict[str, Any]]:
     nothing may be seen.
     """
     del request
-    pages = [{"title": title, "link": reverse(name)} for title, name in PAGES]
+    pages = [{"title": title, "link": reverse(name), "active": False} for title, name in PAGES]
     registered = {model._meta.label: page for model, page in admin.site._registry.items()}  # noqa: SLF001
     groups = [
         {"title": title, "items": [_item(registered[label]) for label in labels]}

@@ -15,7 +15,7 @@ from typing_extensions import override
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from foundation import clock
-from foundation.errors import PortalError
+from foundation.errors import FieldProblem, PortalError
 from teams import services
 from teams.actors import actor_of
 from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
@@ -39,8 +39,12 @@ admin.site.password_change_done = admin_password  # type: ignore[method-assign, 
 admin.site.unregister(Group)  # it lends nobody a right here, and no change of it would be told
 
 
+REFUSAL = "_refused_by_the_service"
+"""Attribute of a request whose service said no."""
+
+
 class ServiceAdmin(_ModelAdmin):
-    """Base of the portal's admin pages: open to `role` (and platform admins), refusals shown as messages.
+    """Base of the portal's admin pages: open to `role` (and platform admins), what a service refuses shown at its field.
 
     A subclass's `save_model` and `delete_model` make one service call. Bulk deletion is off: it asks no service. A field
     that a form declares itself needs one of Unfold's widgets: the theme takes the frames from all others.
@@ -92,10 +96,20 @@ class ServiceAdmin(_ModelAdmin):
         form_url: str = "",
         extra_context: Any = None,
     ) -> HttpResponse:
+        """A refusal of the service comes back on the form, with all that was typed."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except PortalError as error:
-            return _refused(self, request, error)
+            if request.method != "POST" or hasattr(request, REFUSAL):
+                return _refused(self, request, error)
+            setattr(request, REFUSAL, error)
+        return self.changeform_view(request, object_id, form_url, extra_context)
+
+    @override
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **more)
+        error: PortalError | None = getattr(request, REFUSAL, None)
+        return form if error is None else _refusing(form, error)
 
     @override
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -299,6 +313,19 @@ class AuditEventAdmin(ReadOnlyAdmin):
 def _adopt(blank: Any, saved: Any) -> None:
     """Make the admin's unsaved instance the row that the service saved."""
     blank.__dict__.update(saved.__dict__)
+
+
+def _refusing(form: Any, error: PortalError) -> Any:
+    """The form's class, invalid by the error: at the fields that it names, as far as the form has them."""
+
+    def _post_clean(self: Any) -> None:
+        super(refusing, self)._post_clean()
+        for problem in error.errors or (FieldProblem(field="", code=error.code, message=error.message),):
+            name = problem.field.partition(".")[0]
+            self.add_error(name if name in self.fields else None, problem.message)
+
+    refusing: Any = type(form)(form.__name__, (form,), {"_post_clean": _post_clean})
+    return refusing
 
 
 def _refused(page: ServiceAdmin, request: HttpRequest, error: PortalError) -> HttpResponse:

@@ -65,13 +65,12 @@ class TimeFilter(admin.FieldListFilter):
 
 
 class NameFilter(admin.FieldListFilter):
-    """Rows whose field is exactly what is typed: of people offered as one types, of anything else not."""
+    """Rows whose field is exactly what is typed."""
 
     template = "admin/filters/name.html"
-    people = False
 
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         # Of the user behind a key, `requested by` and not `username`.
         self.title = self.field_path.removesuffix("__username").removesuffix("_label").replace("__slug", "")
         self.title = self.title.rpartition("__")[2].replace("_", " ")
@@ -87,12 +86,11 @@ class NameFilter(admin.FieldListFilter):
 
     @override
     def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
-        names = User.objects.order_by("username").values_list("username", flat=True) if self.people else ()
-        yield {
-            "name": self.expected_parameters()[0],
-            "value": self._typed(),
-            "names": list(names[:NAMES_MAX]),
-        }
+        yield {"name": self.expected_parameters()[0], "value": self._typed(), "names": self.names()}
+
+    def names(self) -> list[str]:
+        """What is offered as one types; anything else may be typed as well."""
+        return []
 
     def _typed(self) -> str:
         return _last(self.used_parameters.get(f"{self.field_path}_is"))
@@ -101,7 +99,9 @@ class NameFilter(admin.FieldListFilter):
 class ActorFilter(NameFilter):
     """By whom. Names of people are offered; tokens and processes have names of their own, as the column shows them."""
 
-    people = True
+    @override
+    def names(self) -> list[str]:
+        return list(User.objects.order_by("username").values_list("username", flat=True)[:NAMES_MAX])
 
 
 def _last(value: Any) -> str:

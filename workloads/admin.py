@@ -1,10 +1,27 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from typing_extensions import override
 
 from teams.admin import ReadOnlyAdmin
 from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
+from workloads.kinds import kinds
 from workloads.models import NodeRecord, Workload
+from workloads.states import Reason
+
+
+class ReasonFilter(NameFilter):
+    """All reasons are offered, not only those of existing rows: a list of names must not cost a read of all rows."""
+
+    @override
+    def names(self) -> list[str]:
+        return [reason.value for reason in Reason]
+
+
+class KindFilter(NameFilter):
+    @override
+    def names(self) -> list[str]:
+        return [kind.name for kind in kinds()]
 
 
 @admin.register(Workload)
@@ -15,7 +32,8 @@ class WorkloadAdmin(ReadOnlyAdmin):
         ("owner__username", ActorFilter),
         ("team__slug", NameFilter),
         "phase",
-        ("reason", NameFilter),
+        ("reason", ReasonFilter),
+        ("kind", KindFilter),
     )
     list_filter_submit = True
     list_select_related = ("team", "owner", "flavor")

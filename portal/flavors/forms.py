@@ -21,19 +21,19 @@ from workloads.serializers import FlavorWriteSerializer
 KINDS = tuple((kind, kind) for kind in CapacityType.values)
 LABELS = (
     Column("key", "Label", placeholder="nvidia.com/gpu.product"),
-    Column("values", "One of these values, with commas", placeholder="Tesla-T4, NVIDIA-L4"),
-    Column("kind", "For", (("", "all of it"), *((kind, f"{kind} alone") for kind in CapacityType.values))),
+    Column("values", "Values, with commas", placeholder="Tesla-T4, NVIDIA-L4"),
+    Column("kind", "For", (("", "all"), *((kind, kind) for kind in CapacityType.values))),
 )
 TOLERATIONS = (
     Column("key", "Taint", placeholder="nvidia.com/gpu"),
     Column("operator", "Operator", (("", "-"), ("Exists", "Exists"), ("Equal", "Equal"))),
     Column("value", "Value"),
     Column("effect", "Effect", (("", "any"), *((each, each) for each in ("NoSchedule", "PreferNoSchedule", "NoExecute")))),
-    Column("tolerationSeconds", "Seconds, with NoExecute", digits=True),
+    Column("tolerationSeconds", "Seconds", digits=True),
 )  # fmt: skip
 OFFERED = (
     Column("kind", "Capacity type", (("", "-"), *KINDS)),
-    Column("block", "Units a new node brings", digits=True),
+    Column("block", "Units a node", digits=True),
     Column("units", "Units in all", digits=True),
     Column("cpu", "Its CPU", placeholder="90"),
     Column("memory", "Its memory", placeholder="1000Gi"),
@@ -64,13 +64,14 @@ class FlavorForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class ta
         one="Toleration",
         required=False,
         label="Taints its pods tolerate",
-        help_text="Pods on spot tolerate the taints by which clouds mark such nodes anyway.",
+        help_text="Seconds go with NoExecute. Pods on spot tolerate the taints by which clouds mark such nodes anyway.",
     )
     offered = RowsField(
         columns=OFFERED,
         one="Capacity type",
         label="Offered as",
-        help_text="Numbers are for nodes that come from zero: leave them empty where all nodes are there. "
+        help_text="Numbers are for nodes that come from zero: what one new node brings, and how many units there may be in all. "
+        "Leave them empty where all nodes are there. "
         "Quotas and prices are per capacity type.",
     )
 

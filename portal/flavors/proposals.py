@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 from foundation.digits import whole_number
+from workloads.nodes.supply import COUNT_LABEL
 from workloads.placement import (
     BINDING_EFFECTS,
     MIG_PREFIX,
@@ -187,8 +188,11 @@ def _fraction(node: NodeFacts, resource: str, product: str, sharing: Sharing) ->
     whole = min(Fraction(int(profile[1]), parts), Fraction(1)) if profile else Fraction(1)
     if sharing in {Sharing.NONE, Sharing.MIG}:
         return whole if sharing is Sharing.MIG else Fraction(1)
-    told = node.labels.get(f"{resource.removesuffix('.shared')}.replicas", "")
-    return whole / max(whole_number(told, digits=3) or 1, 1)
+    told = whole_number(node.labels.get(f"{resource.removesuffix('.shared')}.replicas", ""), digits=3)
+    cards = whole_number(node.labels.get(COUNT_LABEL, ""), digits=3)
+    if not told and cards and not profile:
+        told = node.allocatable[resource] // cards
+    return whole / max(told or 1, 1)
 
 
 def _memory_gib(node: NodeFacts, resource: str, product: str, fraction: Fraction) -> int:

@@ -1,4 +1,4 @@
-/* Rows of fields in the admin site: one more, or one less. Without this script the last row is empty, and an emptied row is none. */
+/* Rows of fields in the admin site: one more, or one less. Without this script the last row is an empty one, to be filled in. */
 "use strict";
 customElements.define(
   "row-set",
@@ -6,8 +6,8 @@ customElements.define(
     // The script runs before the page is read: what is inside comes later.
     connectedCallback() {
       this.addEventListener("click", this);
-      addEventListener("DOMContentLoaded", () => this.ready());
-      if (document.readyState !== "loading") this.ready();
+      if (document.readyState === "loading") addEventListener("DOMContentLoaded", () => this.ready());
+      else this.ready();
     }
 
     get list() {
@@ -16,6 +16,9 @@ customElements.define(
 
     ready() {
       for (const button of this.querySelectorAll("button[hidden]")) button.hidden = false;
+      const last = this.list.lastElementChild;
+      const empty = [...last.querySelectorAll("[name]")].every((field) => field.value === "");
+      if (empty && this.list.children.length > 1) last.remove();
     }
 
     handleEvent(event) {
