@@ -132,22 +132,20 @@ def test_a_list_reads_fifty_rows_with_as_many_queries_as_one(root, monkeypatch):
 @pytest.mark.parametrize("model", admin.site._registry, ids=lambda model: model._meta.label)
 def test_every_list_is_searched_and_filtered_without_a_fault(root, model):
     page = page_of(model)
-    names = [entry[0] for entry in page.list_filter if isinstance(entry, tuple)]
-    query = {f"{name}_is": "x" for name in names} | {f"{name}_from": "2026-01-01" for name in names}
-    fitting = {
-        f"{entry[0]}_{'from' if entry[1] is TimeFilter else 'is'}"
-        for entry in page.list_filter
-        if isinstance(entry, tuple)
-    }
-    asked = {name: value for name, value in query.items() if name in fitting}
-    assert root.get(url(model), asked | ({"q": "vision"} if page.search_fields else {})).status_code == 200
+    for entry in page.list_filter:
+        if isinstance(entry, tuple):
+            name, kind = entry[0].replace("__", "."), entry[1]
+            asked = {f"{name}_from": "2026-01-01"} if kind is TimeFilter else {f"{name}_is": "x"}
+            answer = root.get(url(model), asked | ({"q": "vision"} if page.search_fields else {}))
+            assert answer.status_code == 200, entry
+            assert answer.context["cl"].has_active_filters, entry
 
 
 @pytest.mark.usefixtures("full")
 def test_requests_and_changes_are_found_by_who_made_them(root):
     asked, changed = QuotaRequest.objects.first(), QuotaChange.objects.first()
     for model, name, who in (
-        (QuotaRequest, "requested_by__username_is", asked.requested_by.username),
+        (QuotaRequest, "requested_by.username_is", asked.requested_by.username),
         (QuotaChange, "actor_is", changed.actor),
     ):
         assert root.get(url(model), {name: who}).context["cl"].result_count >= 1

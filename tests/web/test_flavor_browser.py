@@ -38,6 +38,7 @@ def test_a_flavor_is_made_from_what_a_node_reports_with_one_row_more(live_server
         page.get_by_role("link", name="Use this: l4").click()
         tolerations = page.locator("row-set[data-one=Toleration]")
         rows = tolerations.get_by_role("group")
+        tolerations.get_by_role("button", name="Add a row").wait_for()
         before = rows.count()
         tolerations.get_by_role("button", name="Add a row").click()
         assert rows.count() == before + 1
