@@ -31,7 +31,7 @@ class BudgetAdmin(ServiceAdmin):
     list_filter_submit = True
     list_select_related = ("team",)
     search_fields = ("team__slug", "changed_by")
-    fields: tuple[str, ...] = (
+    fields = (
         "team",
         "period",
         "starts_on",
@@ -47,7 +47,7 @@ class BudgetAdmin(ServiceAdmin):
         return ("team", "standing") if obj else ()
 
     @override
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return (*self.fields, "standing") if obj else self.fields
 
     @override

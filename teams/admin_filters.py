@@ -45,7 +45,7 @@ class TimeFilter(admin.FieldListFilter):
         return queryset
 
     @override
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         """The two fields, and links to spans that end today."""
         names, today = self.expected_parameters(), clock.now().astimezone(UTC).date()
         fields = [
@@ -85,7 +85,7 @@ class NameFilter(admin.FieldListFilter):
         return queryset.filter(**{self.field_path: typed}) if typed else queryset
 
     @override
-    def choices(self, changelist: Any) -> Iterator[dict[str, Any]]:
+    def choices(self, changelist: Any) -> Iterator[Any]:
         yield {"name": self.expected_parameters()[0], "value": self._typed(), "names": self.names()}
 
     def names(self) -> list[str]:

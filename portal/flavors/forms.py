@@ -89,10 +89,11 @@ class FlavorForm(forms.ModelForm):  # type: ignore[type-arg] # Django's class ta
             "enabled": "Whether it can be asked for.",
         }
 
-    def __init__(self, *args: Any, instance: Any = None, initial: Any = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        instance = kwargs.get("instance")
         if instance is not None and instance.pk:
-            initial = written(instance) | (initial or {})
-        super().__init__(*args, instance=instance, initial=initial, **kwargs)
+            kwargs["initial"] = written(instance) | (kwargs.get("initial") or {})
+        super().__init__(*args, **kwargs)
 
     @override
     def clean(self) -> dict[str, Any]:

@@ -34,10 +34,14 @@ class Column:
 
     def widget(self) -> forms.Widget:
         """Of the theme, which frames what it knows."""
-        if self.choices:
-            return UnfoldAdminSelectWidget(choices=self.choices)
         attrs = {"placeholder": self.placeholder, "autocomplete": "off"}
-        return UnfoldAdminTextInputWidget(attrs=attrs | ({"inputmode": "numeric"} if self.digits else {}))
+        typed = attrs | ({"inputmode": "numeric"} if self.digits else {})
+        made: forms.Widget = (
+            UnfoldAdminSelectWidget(choices=self.choices)
+            if self.choices
+            else UnfoldAdminTextInputWidget(attrs=typed)
+        )
+        return made
 
 
 class RowsWidget(forms.Widget):
