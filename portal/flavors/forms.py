@@ -20,12 +20,12 @@ from workloads.serializers import FlavorWriteSerializer
 
 KINDS = tuple((kind, kind) for kind in CapacityType.values)
 LABELS = (
-    Column("key", "Label", placeholder="nvidia.com/gpu.product"),
-    Column("values", "Values, with commas", placeholder="Tesla-T4, NVIDIA-L4"),
+    Column("key", "Label", example="nvidia.com/gpu.product"),
+    Column("values", "Values, with commas", example="Tesla-T4, NVIDIA-L4"),
     Column("kind", "For", (("", "all"), *((kind, kind) for kind in CapacityType.values))),
 )
 TOLERATIONS = (
-    Column("key", "Taint", placeholder="nvidia.com/gpu"),
+    Column("key", "Taint", example="nvidia.com/gpu"),
     Column("operator", "Operator", (("", "-"), ("Exists", "Exists"), ("Equal", "Equal"))),
     Column("value", "Value"),
     Column("effect", "Effect", (("", "any"), *((each, each) for each in ("NoSchedule", "PreferNoSchedule", "NoExecute")))),
@@ -35,9 +35,9 @@ OFFERED = (
     Column("kind", "Capacity type", (("", "-"), *KINDS)),
     Column("block", "Units a node", digits=True),
     Column("units", "Units in all", digits=True),
-    Column("cpu", "Its CPU", placeholder="90"),
-    Column("memory", "Its memory", placeholder="1000Gi"),
-    Column("ephemeral_storage", "Its disk", placeholder="500Gi"),
+    Column("cpu", "Its CPU", example="90"),
+    Column("memory", "Its memory", example="1000Gi"),
+    Column("ephemeral_storage", "Its disk", example="500Gi"),
 )
 COUNTS = ("block", "units")
 

@@ -29,12 +29,12 @@ class Column:
     name: str
     label: str
     choices: Sequence[tuple[str, str]] = ()
-    placeholder: str = ""
+    example: str = ""
     digits: bool = False
 
     def widget(self) -> forms.Widget:
         """Of the theme, which frames what it knows."""
-        attrs = {"placeholder": self.placeholder, "autocomplete": "off"}
+        attrs = {"placeholder": f"e.g. {self.example}" if self.example else "", "autocomplete": "off"}
         typed = attrs | ({"inputmode": "numeric"} if self.digits else {})
         made: forms.Widget = (
             UnfoldAdminSelectWidget(choices=self.choices)
