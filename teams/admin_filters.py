@@ -6,6 +6,7 @@ They are typed into, so that a list of all names there ever were costs no read o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
@@ -27,6 +28,11 @@ class TimeFilter(admin.FieldListFilter):
     """From one day to another, both included, in UTC."""
 
     template = "admin/filters/time.html"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.field_path == "at":
+            self.title = "time"
 
     @override
     def expected_parameters(self) -> list[str | None]:
@@ -72,8 +78,8 @@ class NameFilter(admin.FieldListFilter):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Of the user behind a key, `requested by` and not `username`.
-        self.title = self.field_path.removesuffix("__username").removesuffix("_label").replace("__slug", "")
-        self.title = self.title.rpartition("__")[2].replace("_", " ")
+        named = re.sub(r"(__username|_label|__?slug)$", "", self.field_path)
+        self.title = named.rpartition("__")[2].replace("_", " ")
 
     @override
     def expected_parameters(self) -> list[str | None]:
