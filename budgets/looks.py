@@ -8,7 +8,7 @@ from functools import partial
 from django.db import transaction
 
 from budgets.periods import held, holding_now
-from budgets.reservations import close_those_that_left, opened, renew
+from budgets.reservations import close_all, close_those_that_left, opened, renew
 from budgets.spending import spent_in_period
 from budgets.standings import standing
 from budgets.telling import tell_forecast, tell_thresholds
@@ -23,17 +23,27 @@ PRICES_NEW_FOR = timedelta(seconds=90)
 def look_at_budgets(*, now: datetime) -> int:
     """Renew every budget's period, tell what is to be told of it, and wake what it may end; how many there are.
 
-    Promises of budgets that hold no more are closed.
+    Promises of budgets whose period is over, and which nobody has opened a next one of, are closed.
     """
     keys = list(Budget.objects.filter(holding_now(now)).order_by("pk").values_list("pk", flat=True))
     for key in keys:
         with transaction.atomic():
             leases.check()
             _look_at(key, now)
-    BudgetReservation.objects.filter(closed_at__isnull=True).exclude(period__budget__in=keys).update(
-        closed_at=now
-    )
+    promised = BudgetReservation.objects.filter(closed_at__isnull=True).values("period__budget")
+    over = Budget.objects.filter(ends_at__lte=now, pk__in=promised).order_by("pk")
+    for key in list(over.values_list("pk", flat=True)):
+        with transaction.atomic():
+            leases.check()
+            _close_if_over(key, now)
     return len(keys)
+
+
+def _close_if_over(key: int, now: datetime) -> None:
+    """Its period may have been made longer meanwhile."""
+    budget = held().filter(pk=key, ends_at__lte=now).first()
+    if budget is not None:
+        close_all(BudgetReservation.objects.filter(period__budget=budget), now=now)
 
 
 def _look_at(key: int, now: datetime) -> None:

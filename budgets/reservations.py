@@ -1,7 +1,7 @@
 """Promises of money: made when work is admitted, renewed while it runs, given back when its last pod is gone.
 
-Whoever changes what a period has committed holds its budget's row. Order of locks: workloads, budgets by key, then what
-`quotas` takes; whom it concerns is woken after the commit.
+Whoever changes what a period has committed holds its budget's row. Order of locks: workloads, budgets by key, what
+workloads were charged, then what `quotas` takes; whom it concerns is woken after the commit.
 """
 
 from __future__ import annotations
@@ -11,22 +11,29 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import Sum
+from django.db.models import Max, QuerySet, Sum
 
 from budgets.errors import BudgetExceeded
 from budgets.periods import held, holding_now, span_of
 from budgets.signals import budget_freed
 from budgets.spending import (
-    Costing,
+    accrued_of,
     costing,
     costs_so_far,
     holding_of,
-    posted_from,
     seconds_left,
     spent_in_period,
 )
-from costs.ledger.excess import take_over_excess
-from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, WorkloadCharge
+from costs.ledger.excess import charged, hold_charges, limit_charges
+from costs.models import (
+    Budget,
+    BudgetOverride,
+    BudgetPeriod,
+    BudgetReservation,
+    ChargeLimit,
+    UsageInterval,
+    WorkloadCharge,
+)
 from foundation.crashpoints import crash_point
 from workloads.models import Workload
 from workloads.states import HOLDS_CLAIM
@@ -48,6 +55,7 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
     Raises BudgetExceeded, with the caller's transaction to be rolled back, where less than the least is left.
     """
     teams = {each.team_id for each in promises}
+    ended = _ends_of_pods(each.workload_id for each in promises)
     charged = dict(
         WorkloadCharge.objects.filter(workload__in=[each.workload_id for each in promises]).values_list(
             "workload", "posted_micro_usd"
@@ -70,17 +78,30 @@ def promise(promises: Sequence[Promise], *, now: datetime) -> None:
                     workload_id=each.workload_id,
                     base_micro_usd=charged.get(each.workload_id, 0),
                     granted_micro_usd=granted,
+                    pods_from=ended.get(each.workload_id),
                     opened_at=now,
                 )
             )
         if rows:
             BudgetReservation.objects.bulk_create(rows)
-            _commit(period, period.ceiling_micro_usd - left, now)
+            commit(period, period.ceiling_micro_usd - left, now)
+
+
+def _ends_of_pods(workload_ids: Iterable[int]) -> dict[int, datetime]:
+    """When the last pods of earlier admissions ended: those that begin from then on are of the next one."""
+    usage = UsageInterval.objects.filter(workload__in=list(workload_ids), ended_at__isnull=False).order_by()
+    return dict(usage.values_list("workload").annotate(last=Max("ended_at")))
 
 
 def hold_periods(team_ids: Iterable[int], *, now: datetime) -> list[BudgetPeriod]:
     """The present periods of these teams' budgets, whose rows are held until the transaction ends."""
-    budgets = held().filter(holding_now(now), team__in=list(team_ids)).order_by("pk")
+    budgets = list(held().filter(holding_now(now), team__in=list(team_ids)).order_by("pk"))
+    if len(budgets) > 1:
+        # Of all at once, in one order, before any of their periods ends.
+        over = BudgetReservation.objects.filter(
+            period__budget__in=budgets, period__ends_at__lte=now, closed_at__isnull=True
+        )
+        hold_charges(list(over.values_list("workload", flat=True)))
     return [period for budget in budgets if (period := opened(budget, now=now)) is not None]
 
 
@@ -106,7 +127,7 @@ def opened(budget: Budget, *, now: datetime) -> BudgetPeriod | None:
     ceiling = ceiling_of(budget, now)
     if ceiling != period.ceiling_micro_usd:
         period.ceiling_micro_usd = ceiling
-        _commit(period, period.committed_micro_usd, now)
+        commit(period, period.committed_micro_usd, now, standing=period.committed_micro_usd)
     return period
 
 
@@ -119,12 +140,21 @@ def ceiling_of(budget: Budget, now: datetime) -> int:
 def _end_before(period: BudgetPeriod, now: datetime) -> None:
     """Close the promises of the periods before."""
     # Of another budget of the team too, if that one ended where this one begins.
-    open_before = BudgetReservation.objects.filter(
-        period__budget__team=period.budget.team_id, closed_at__isnull=True
-    ).exclude(period=period)
-    known = costing()
-    for reservation in open_before.select_related("workload__team", "workload__flavor", "period__budget"):
-        _close(reservation, known, min(now, reservation.period.ends_at))
+    before = BudgetReservation.objects.filter(period__budget__team=period.budget.team_id)
+    close_all(before.exclude(period=period), now=now)
+
+
+def close_all(reservations: QuerySet[BudgetReservation], *, now: datetime, left: bool = False) -> None:
+    """Close those of them that are open, as of the end of their period where that is over; what each used beyond its
+    promise is taken over by the platform. In a transaction. `left`: their workloads hold nothing any more.
+    """
+    _close(reservations, now=now, left=left)
+
+
+def _open(reservations: QuerySet[BudgetReservation]) -> QuerySet[BudgetReservation]:
+    """Those that are not closed, whose rows are held: who opens a team's next budget does not hold the one before it."""
+    rows = reservations.filter(closed_at__isnull=True).select_for_update(no_key=True, of=("self",))
+    return rows.select_related("workload__team", "workload__flavor", "period__budget__team").order_by("pk")
 
 
 def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
@@ -148,6 +178,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
             if row is not None and workload.own_kind.ends:
                 kept[workload.pk] = outstanding_of(row, so_far[workload.pk])
                 left -= kept[workload.pk]
+    standing = spent + sum(kept.values())
     for workload, began in work:
         if workload.pk in kept:
             continue
@@ -160,7 +191,7 @@ def renew(period: BudgetPeriod, *, now: datetime, anew: bool = False) -> None:
         left -= given
         kept[workload.pk] = given
         _grant(period, row, workload, so_far[workload.pk], given, now)
-    _commit(period, spent + sum(kept.values()), now)
+    commit(period, spent + sum(kept.values()), now, standing=standing)
 
 
 def outstanding_of(row: BudgetReservation, so_far: int) -> int:
@@ -178,7 +209,12 @@ def _grant(
 ) -> None:
     if row is None:
         BudgetReservation.objects.create(
-            period=period, workload=workload, base_micro_usd=so_far, granted_micro_usd=given, opened_at=now
+            period=period,
+            workload=workload,
+            base_micro_usd=so_far,
+            granted_micro_usd=given,
+            counts_from=now.replace(microsecond=0),
+            opened_at=now,
         )
         return
     granted = max(0, so_far - row.base_micro_usd) + given
@@ -186,12 +222,15 @@ def _grant(
         BudgetReservation.objects.filter(pk=row.pk).update(granted_micro_usd=granted)
 
 
-def _commit(period: BudgetPeriod, committed: int, now: datetime) -> None:
-    """Write what is committed. What is above the ceiling already stays so; new work was refused before."""
-    before = BudgetPeriod.objects.values_list("committed_micro_usd", "ceiling_micro_usd").get(pk=period.pk)
-    freed = committed < before[0] or period.ceiling_micro_usd > before[1]
+def commit(period: BudgetPeriod, committed: int, now: datetime, *, standing: int = 0) -> None:
+    """Write what is committed of a period whose budget is held. `standing` is what was spent or promised before, whatever
+    the ceiling says by now: so much may be above it, and nothing else; the database refuses more.
+    """
+    before = BudgetPeriod.objects.get(pk=period.pk)
+    freed = committed < before.committed_micro_usd or period.ceiling_micro_usd > before.ceiling_micro_usd
+    above = max(standing, min(before.grandfathered_micro_usd, committed))
     period.committed_micro_usd = committed
-    period.grandfathered_micro_usd = committed if committed > period.ceiling_micro_usd else 0
+    period.grandfathered_micro_usd = above if above > period.ceiling_micro_usd else 0
     period.save(update_fields=["ceiling_micro_usd", "committed_micro_usd", "grandfathered_micro_usd"])
     if freed:
         budget_freed.send(sender=Budget, team=period.budget.team, now=now)
@@ -209,38 +248,52 @@ def close(workload: Workload, *, now: datetime) -> None:
     with transaction.atomic():
         # A team's next budget is opened by who holds it: all of them.
         list(held().filter(team=workload.team_id).order_by("pk"))
-        rows = BudgetReservation.objects.filter(workload=workload, closed_at__isnull=True)
-        reservation = rows.select_related(
-            "workload__team", "workload__flavor", "period__budget__team"
-        ).first()
-        if reservation is None:
+        closed = _close(BudgetReservation.objects.filter(workload=workload), now=now, left=True)
+        if not closed:
             return
-        used = _close(reservation, costing(), now)
+        reservation, used = closed[0]
         period = reservation.period
         # Of a period that is over nothing is promised to anybody any more.
         if span_of(period.budget, now) is not None and period.ends_at > now:
-            _commit(period, period.committed_micro_usd + used - reservation.granted_micro_usd, now)
+            committed = period.committed_micro_usd + used - reservation.granted_micro_usd
+            # What an endpoint that goes on has used beyond its promise nobody was asked for.
+            commit(period, committed, now, standing=committed if used > reservation.granted_micro_usd else 0)
         crash_point("budget-given-back")
 
 
-def _close(reservation: BudgetReservation, known: Costing, now: datetime) -> int:
-    """Close it; what of it was used, after what the platform has taken over."""
-    workload = reservation.workload
-    ends_at = reservation.period.ends_at
-    so_far = costs_so_far([workload], now=min(now, ends_at), price_book=known.book)[workload.pk]
-    used = max(0, so_far - posted_from(workload, ends_at) - reservation.base_micro_usd)
-    stops = workload.own_kind.ends or reservation.period.budget.endpoints == Budget.Endpoints.STOP
-    if used > reservation.granted_micro_usd and stops:
-        take_over_excess(
-            workload,
-            used - reservation.granted_micro_usd,
-            at=min(now, ends_at),
-            now=now,
-        )
-        used = reservation.granted_micro_usd
-    reservation.closed_at, reservation.used_micro_usd = now, used
-    reservation.save(update_fields=["closed_at", "used_micro_usd"])
-    return used
+def _close(
+    reservations: QuerySet[BudgetReservation], *, now: datetime, left: bool
+) -> list[tuple[BudgetReservation, int]]:
+    """Close them, with what of each was used, after what the platform has taken over. `left`: they hold nothing any more."""
+    # Charges first: who posts a line holds them, and then writes what promises count from.
+    hold_charges(list(reservations.filter(closed_at__isnull=True).values_list("workload", flat=True)))
+    rows = list(_open(reservations))
+    known, limits, closed = costing(), [], []
+    for row in rows:
+        limit = _limit_of(row, now=now, left=left)
+        used = max(0, charged(limit) + accrued_of(limit, now=now, price_book=known.book))
+        if row.workload.own_kind.ends or row.period.budget.endpoints == Budget.Endpoints.STOP:
+            limits.append(limit)
+            used = min(used, row.granted_micro_usd)
+        row.closed_at, row.used_micro_usd = limit.ended_at, used
+        row.save(update_fields=["closed_at", "used_micro_usd"])
+        closed.append((row, used))
+    limit_charges(limits, now=now)
+    return closed
+
+
+def _limit_of(row: BudgetReservation, *, now: datetime, left: bool) -> ChargeLimit:
+    """What the team pays at the most for what was promised. A pod of what has left may still turn out to have ended later."""
+    ended_at = min(now, row.period.ends_at)
+    return ChargeLimit(
+        workload=row.workload,
+        counts_from=row.counts_from,
+        counts_until=row.period.ends_at if left else ended_at.replace(microsecond=0),
+        pods_from=row.pods_from,
+        pods_until=now if left else None,
+        ended_at=ended_at,
+        most_micro_usd=row.granted_micro_usd,
+    )
 
 
 def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: int, now: datetime) -> bool:
@@ -261,15 +314,11 @@ def extend(reservation: BudgetReservation, *, least: int, whole: int, so_far: in
         more = min(whole, room) - outstanding
         row.granted_micro_usd += more
         row.save(update_fields=["granted_micro_usd"])
-        _commit(period, period.committed_micro_usd + more, now)
+        commit(period, period.committed_micro_usd + more, now)
         return True
 
 
 def close_those_that_left(period: BudgetPeriod, *, now: datetime) -> None:
     """Close promises to workloads that hold nothing any more, whatever has kept that from being done; the caller renews."""
-    left = period.reservations.filter(closed_at__isnull=True).exclude(
-        workload__phase__in=[phase.value for phase in HOLDS_CLAIM]
-    )
-    known = costing()
-    for reservation in left.select_related("workload__team", "workload__flavor", "period__budget"):
-        _close(reservation, known, now)
+    left = period.reservations.exclude(workload__phase__in=[phase.value for phase in HOLDS_CLAIM])
+    close_all(left, now=now, left=True)

@@ -12,7 +12,7 @@ from django.db import transaction
 from budgets.checks import check_values
 from budgets.looks import wake_those
 from budgets.periods import held, holding_now, span_of
-from budgets.reservations import opened, renew
+from budgets.reservations import close_all, opened, renew
 from budgets.signals import budget_freed
 from budgets.spending import costing, holding_of, seconds_left
 from budgets.standings import BudgetStanding, standing
@@ -229,7 +229,7 @@ def _apply(budget: Budget, now: datetime) -> None:
     current = span_of(budget, now)
     # A period of another kind, or with another beginning, does not go on.
     stale = budget.periods.exclude(starts_at=current.starts_at) if current else budget.periods.all()
-    BudgetReservation.objects.filter(period__in=stale, closed_at__isnull=True).update(closed_at=now)
+    close_all(BudgetReservation.objects.filter(period__in=stale), now=now)
     period = opened(budget, now=now)
     if period is not None:
         if current is not None and period.ends_at != current.ends_at:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from django.db.models import OuterRef, Subquery, Sum
 
 from budgets.periods import Span
-from costs.models import BudgetPeriod, CostRollup, Facet, Grain, UsageInterval, WorkloadDay
+from costs.models import BudgetPeriod, ChargeLimit, CostRollup, Facet, Grain, UsageInterval
 from costs.pricing import accrued, priced_segments
 from costs.queries import PriceBook, costs_of, spans_by_card
 from foundation.models import PlatformSettings
@@ -40,11 +40,18 @@ def spent_in_period(
     book = spans_by_card() if price_book is None else price_book
     unsettled = UsageInterval.objects.filter(UsageInterval.unsettled(), team=team)
     until = min(now, period.ends_at).replace(microsecond=0)
-    return int(posted or 0) + sum(_accrued(usage, book, period, until) for usage in unsettled)
+    return int(posted or 0) + sum(_accrued(usage, book, period.starts_at, until) for usage in unsettled)
 
 
-def _accrued(usage: UsageInterval, book: PriceBook, period: Span | BudgetPeriod, until: datetime) -> int:
-    start = max(usage.settled_until, period.starts_at)
+def accrued_of(limit: ChargeLimit, *, now: datetime, price_book: PriceBook) -> int:
+    """Micro-USD of what the limit is about that has come up by `now` and is not in the ledger yet."""
+    unsettled = UsageInterval.objects.filter(UsageInterval.unsettled(), workload=limit.workload_id)
+    until = min(now, limit.counts_until).replace(microsecond=0)
+    return sum(_accrued(usage, price_book, limit.counts_from, until) for usage in unsettled)
+
+
+def _accrued(usage: UsageInterval, book: PriceBook, since: datetime | None, until: datetime) -> int:
+    start = usage.settled_until if since is None else max(usage.settled_until, since)
     end = min(usage.ended_at or until, until)
     if end <= start:
         return 0
@@ -56,12 +63,6 @@ def costs_so_far(workloads: Sequence[Workload], *, now: datetime, price_book: Pr
     """Micro-USD that each has cost, by its key; time without a price counts nothing."""
     known = costs_of(workloads, now=now, price_book=price_book)
     return {key: cost.so_far or 0 for key, cost in known.items()}
-
-
-def posted_from(workload: Workload, moment: datetime) -> int:
-    """Micro-USD that the ledger has of the workload for the time from a midnight UTC on, which no line crosses."""
-    days = WorkloadDay.objects.filter(workload_id=workload.pk, day__gte=moment.astimezone(UTC).date())
-    return int(days.aggregate(sum=Sum("amount_micro_usd"))["sum"] or 0)
 
 
 def price_facts(book: PriceBook, card: str, capacity_type: str) -> tuple[PriceFacts, ...]:

@@ -8,7 +8,7 @@ from django.db import transaction
 from django.db.models import F
 
 from budgets.periods import held
-from budgets.reservations import extend, opened
+from budgets.reservations import close_all, extend, opened
 from budgets.spending import Costing, costing, costs_so_far, seconds_left
 from budgets.telling import tell_exhausted
 from costs.models import Budget, BudgetReservation
@@ -58,8 +58,7 @@ def _open_period(reservation: BudgetReservation, now: datetime) -> None:
         budget = held().get(pk=reservation.period.budget_id)
         if opened(budget, now=now) is None:
             # A fixed period is over, and nothing limits its team any more.
-            budget_over = BudgetReservation.objects.filter(period=reservation.period, closed_at__isnull=True)
-            budget_over.update(closed_at=now)
+            close_all(reservation.period.reservations.all(), now=now)
 
 
 def _end(

@@ -5,7 +5,7 @@ from django.urls import URLPattern, URLResolver, path
 from console.api import closing, cluster, comparisons
 from console.api import secrets as secrets_api
 from console.api import volumes as volumes_api
-from console.pages import explained, secrets, strays, volumes
+from console.pages import explained, preflight, secrets, strays, views, volumes
 
 app_name = "console"
 
@@ -17,8 +17,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="secret-delete",
     ),
     path("cluster/strays/", strays.StraysPage.as_view(), name="strays"),
+    path("cluster/preflight/", preflight.PreflightPage.as_view(), name="preflight"),
     path("why/<uuid:public_id>/", explained.ExplainedPage.as_view(), name="why"),
     path("compare/", explained.ComparePage.as_view(), name="compare"),
+    path("views/", views.SavedViewsPage.as_view(), name="saved-views"),
+    path("views/<uuid:public_id>/delete/", views.SavedViewDeletePage.as_view(), name="saved-view-delete"),
     path("teams/<slug:slug>/volumes/", volumes.VolumesPage.as_view(), name="volumes"),
 ]
 

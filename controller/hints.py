@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
+from budgets.standings import budget_of
+from costs.queries import PriceBook, exact_rate_now, spans_by_card
 from foundation.models import PlatformSettings
+from policy.pool_snapshot import TeamFacts
+from teams.models import Team
+from workloads.models import ResourceFlavor
 from workloads.nodes.sizing import is_shared, knows_nodes, share_of
 from workloads.placement import SPOT
 from workloads.podspec.grammar import image_version
@@ -33,6 +39,35 @@ def hints_of(spec: ContainerSpec, *, sized: ContainerSpec) -> list[Hint]:
         *_shared_memory(spec),
         *_filled_in(spec, sized),
     ]
+
+
+def money_hints(spec: ContainerSpec, *, team: Team, now: datetime) -> list[Hint]:
+    """What a submission of the team is told of its budget: whether what it asks for has no price."""
+    if not spec.gpus_per_replica or budget_of(team, now=now) is None:
+        return []
+    flavor = ResourceFlavor.objects.get(name=spec.flavor)
+    if exact_rate_now(flavor, spec.first_capacity, 1, spans_by_card(), now) is not None:
+        return []
+    return [_no_price(flavor.name, spec.first_capacity, team.slug)]
+
+
+def price_hints(
+    flavor: ResourceFlavor, capacity_type: str, team: TeamFacts | None, price_book: PriceBook, now: datetime
+) -> tuple[Hint, ...]:
+    """The same of a team as its pool's snapshot has it."""
+    if team is None or team.budget is None:
+        return ()
+    priced = exact_rate_now(flavor, capacity_type, 1, price_book, now) is not None
+    return () if priced else (_no_price(flavor.name, capacity_type, team.slug),)
+
+
+def _no_price(flavor: str, capacity_type: str, team: str) -> Hint:
+    """The hint for a team with a budget, which does not hold what has no price."""
+    message = (
+        f"No price is set for {flavor} ({capacity_type}), so nothing of it counts in the budget of team {team}: "
+        "ask a quota manager for one."
+    )
+    return Hint("flavor", "no_price", message)
 
 
 def _image(spec: ContainerSpec) -> Iterator[Hint]:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from uuid import UUID
 
 from controller.admission import forecasts
-from controller.hints import Hint
+from controller.hints import Hint, price_hints
 from controller.reconcile.adapters import adapter_for
 from costs.queries import CapacityQuote, PriceBook, cost_for, quotes_for, rate_now, spans_by_card
 from policy import judge
@@ -120,7 +120,7 @@ class Card:
     offers_complete: bool = True
     """Whether there is nothing else that would make it start sooner, of what levers change."""
     hints: tuple[Hint, ...] = ()
-    """What is allowed but seldom meant, for a request that is not submitted yet."""
+    """What is allowed but seldom meant."""
     decision: UUID | None = None
     """The newest receipt of what waits."""
     preempted: Preemption | None = None
@@ -348,6 +348,7 @@ def _card(
         budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
+        hints=price_hints(asked.flavor, kind, facts, price_book, now),
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,

@@ -38,15 +38,19 @@ class PricedSegment:
 
 
 def priced_segments(start: datetime, end: datetime, spans: Sequence[PriceSpan]) -> Iterator[Segment]:
-    """`[start, end)` cut at price changes; ends early at the first moment that has no price."""
+    """The parts of `[start, end)` that have a price, cut at price changes; what came before the first price has none."""
     for span in sorted(spans, key=lambda item: item.start):
-        if span.until is not None and span.until <= start:
-            continue
-        if span.start > start or start >= end:
-            return
-        stop = end if span.until is None else min(end, span.until)
-        yield Segment(start, stop, span)
-        start = stop
+        first = max(start, span.start)
+        last = end if span.until is None else min(end, span.until)
+        if first < last:
+            yield Segment(first, last, span)
+
+
+def has_price_at_end(segments: Sequence[Segment], start: datetime, end: datetime) -> bool:
+    """Whether the price of all that may still have one of `[start, end)` is known, by its priced segments: what came
+    before the first price costs nothing, what has no price yet nobody knows.
+    """
+    return start >= end or (bool(segments) and segments[-1].end == end)
 
 
 def cut(segments: Iterable[Segment], moments: Iterable[datetime]) -> Iterator[Segment]:
@@ -117,7 +121,7 @@ def quote(cards: Fraction, start: datetime, seconds: int, spans: Sequence[PriceS
     start = start.replace(microsecond=0)
     end = start + timedelta(seconds=seconds)
     segments = list(priced_segments(start, end, spans))
-    if seconds > 0 and not (segments and segments[-1].end == end):
+    if sum((each.end - each.start for each in segments), timedelta(0)) != max(end - start, timedelta(0)):
         return None
     return accrued(segments, cards)
 

@@ -14,7 +14,7 @@ from django.db.models import Q, Sum
 from django.db.models.functions import JSONObject
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
-from costs.pricing import PriceSpan, accrued, priced_segments, quote, rate_per_hour
+from costs.pricing import PriceSpan, accrued, has_price_at_end, priced_segments, quote, rate_per_hour
 from foundation.money import half_up
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
@@ -273,7 +273,7 @@ def _line(usage: UsageInterval, posted: int, price_book: PriceBook, now: datetim
     spans = price_book.get((usage.card, usage.capacity_type), [])
     end = usage.ended_at or max(now.replace(microsecond=0), usage.settled_until)
     segments = list(priced_segments(usage.settled_until, end, spans))
-    complete = end == usage.settled_until or (bool(segments) and segments[-1].end == end)
+    complete = has_price_at_end(segments, usage.settled_until, end)
     return CostLine(
         workload_id=usage.workload_id,
         pod_uid=usage.pod_uid,

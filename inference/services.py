@@ -10,7 +10,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from controller import services, wakeups
-from controller.hints import Hint
+from controller.hints import Hint, money_hints
 from controller.references import check_references
 from controller.services import Submission, check_priority
 from controller.waiting_card import Card
@@ -67,7 +67,8 @@ def deploy_with_hints(
         workload = services.submit(submission=_submission(sized, replaces), team=team, actor=actor, now=now)
         endpoint = Endpoint.objects.create(workload=workload)
         first_revision(endpoint, sized, actor=actor, now=now)
-    return endpoint, (*hints_of(spec, sized=endpoint.parsed), *scaling_hints(spec, doubt=doubt))
+    told = money_hints(sized, team=team, now=now)
+    return endpoint, (*told, *hints_of(spec, sized=endpoint.parsed), *scaling_hints(spec, doubt=doubt))
 
 
 def preview_endpoint(
@@ -78,7 +79,8 @@ def preview_endpoint(
     doubt = check_scaling(spec, team, user)
     sized = with_host_share(spec)
     card = services.preview(submission=_submission(sized, replaces), team=team, user=user, now=now)
-    return replace(card, hints=(*hints_of(spec, sized=sized), *scaling_hints(spec, doubt=doubt)))
+    hints = (*card.hints, *hints_of(spec, sized=sized), *scaling_hints(spec, doubt=doubt))
+    return replace(card, hints=hints)
 
 
 def preview_update(*, endpoint: Endpoint, spec: EndpointSpec, user: User, now: datetime) -> Planned:

@@ -14,6 +14,7 @@ _PAGE = "endpoints/<uuid:public_id>/"
 urlpatterns: list[URLPattern | URLResolver] = [
     path("endpoints/", endpoint_pages.EndpointListPage.as_view(), name="endpoint-list"),
     path("endpoints/export.csv", endpoint_pages.EndpointExportPage.as_view(), name="endpoint-export"),
+    path("endpoints/bulk/", endpoint_pages.EndpointBulkPage.as_view(), name="endpoint-bulk"),
     path("endpoints/new/", endpoint_pages.EndpointNewPage.as_view(), name="endpoint-new"),
     path(
         "teams/<slug:slug>/endpoints/", endpoint_pages.EndpointListPage.as_view(), name="team-endpoint-list"

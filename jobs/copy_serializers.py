@@ -9,10 +9,12 @@ from rest_framework import serializers
 from typing_extensions import override
 
 from foundation.http.serializers import StrictSerializer
+from jobs.adapter import KIND
 from jobs.copies import merged
 from jobs.models import TrainingRun
-from jobs.queries import free_name, template_named
+from jobs.queries import template_named
 from jobs.serializers import TrainingRunSerializer
+from workloads.naming import free_name
 from workloads.podspec.fields import FlagField
 from workloads.podspec.specs import typed
 
@@ -51,7 +53,7 @@ def clone_request(run: TrainingRun, edits: Any) -> tuple[TrainingRunSerializer, 
     base = {
         **typed(run.request),
         "team": team.slug,
-        "name": free_name(run.workload.name, team),
+        "name": free_name(run.workload.name, kind=KIND, team=team),
         "template_version": None,
     }
     if template := template_named(str(base.get("template") or "")):

@@ -87,7 +87,7 @@ def preview_training_run(
     object_kind(spec.kind)
     sized = with_defaults(spec)
     card = services.preview(submission=submission_of(sized, replaces), team=team, user=user, now=now)
-    return replace(card, hints=tuple(hints_of(spec, sized=sized)))
+    return replace(card, hints=(*card.hints, *hints_of(spec, sized=sized)))
 
 
 def with_defaults(spec: TrainingRunSpec) -> TrainingRunSpec:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 WIDTH: Final = 1000.0
 HEIGHT: Final = 100.0
-Y_TICKS: Final = 4
+Y_TICKS_MAX: Final = 5
+"""How many of them there are at most, beside the 0."""
 _NICE: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
+_NICE_WHOLE: Final = (1.0, 2.0, 5.0, 10.0)
 _X_STEPS: Final = tuple(
     timedelta(minutes=minutes)
     for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 20160, 43200, 87840)
@@ -37,7 +39,7 @@ class ChartSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """Something that happened at a moment."""
+    """Something that happened at a moment, in words without the time."""
 
     at: datetime
     text: str
@@ -78,6 +80,27 @@ class Chart:
     legend: tuple[ChartSeries, ...]
     empty: bool
     """Whether no value is known at all."""
+    begin: datetime
+    end: datetime
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChartRow:
+    """One slot of several drawings: a cell for each of their series, and what happened in it."""
+
+    at: str
+    cells: tuple[str, ...]
+    happened: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChartTable:
+    """The same as drawings, in words; the newest slot first."""
+
+    heads: tuple[str, ...]
+    rows: tuple[ChartRow, ...]
+    zone: str
 
 
 def draw(
@@ -90,31 +113,73 @@ def draw(
     marks: Sequence[Mark] = (),
     unit: str = "",
     least_top: float = 1.0,
+    whole: bool = False,
+    zone: tzinfo = UTC,
 ) -> Chart:
     """The drawing of series in so many slots of length `step`, the first one from `begin`; a series may end earlier.
 
-    The vertical axis begins at 0 and ends at a round number, `least_top` at least.
+    The vertical axis begins at 0 and ends at a round number, `least_top` at least; its ticks are whole numbers where the
+    values are counts, as `whole` says. The horizontal one has its ticks at round times of the `zone`.
     """
     known = [value for line in series for value in line.values if value is not None]
-    top = _round_up(max([least_top, *known]))
+    every = _y_step(max([least_top, *known]), whole=whole)
+    count = max(1, math.ceil(max([least_top, *known]) / every * (1 - 1e-9)))
+    top = every * count
     end = begin + step * slots
     return Chart(
         title=title,
         paths=tuple(Path(look, d) for line in series for look, d in _paths(line, slots, top)),
         y_ticks=tuple(
-            Tick(_percent(1 - index / Y_TICKS), f"{number_words(top * index / Y_TICKS)}{unit}")
-            for index in range(Y_TICKS + 1)
+            Tick(_percent(1 - index / count), f"{number_words(every * index)}{unit}")
+            for index in range(count + 1)
         ),
-        x_ticks=tuple(_x_ticks(begin, end)),
-        slots=tuple(_slots(series, slots, begin, step, unit)),
+        x_ticks=tuple(_x_ticks(begin, end, zone)),
+        slots=tuple(_slots(series, slots, begin, step, unit=unit, zone=zone)),
         marks=tuple(
-            Tick(_percent((mark.at - begin) / (end - begin)), mark.text)
+            Tick(_percent((mark.at - begin) / (end - begin)), _mark_words(mark, zone))
             for mark in marks
             if begin <= mark.at <= end
         ),
         legend=tuple(series),
         empty=not known,
+        begin=begin,
+        end=end,
+        unit=unit,
     )
+
+
+def table_of(
+    charts: Sequence[Chart], marks: Sequence[Mark], *, step: timedelta, zone: tzinfo = UTC
+) -> ChartTable:
+    """Drawings of the same time as one table; a slot in which nothing is known and nothing happened is left out."""
+    lines = [(chart, line) for chart in charts for line in chart.legend]
+    begin, end = charts[0].begin, charts[0].end
+    rows = []
+    for index in range(round((end - begin) / step)):
+        values = [line.values[index] if index < len(line.values) else None for _, line in lines]
+        at = begin + step * index
+        happened = "; ".join(mark.text for mark in marks if at <= mark.at < at + step)
+        if happened or any(value is not None for value in values):
+            cells = tuple(
+                "" if value is None else f"{number_words(value)}{chart.unit}"
+                for value, (chart, _) in zip(values, lines, strict=True)
+            )
+            rows.append(ChartRow(f"{at.astimezone(zone):%Y-%m-%d %H:%M}", cells, happened))
+    heads = tuple(f"{chart.title}: {line.name}" for chart, line in lines)
+    return ChartTable(heads, tuple(reversed(rows)), zone_words(zone, begin))
+
+
+def zone_words(zone: tzinfo, at: datetime) -> str:
+    """`UTC`, `CET`, or `UTC+05:45` where the zone has no letters of its own."""
+    name = at.astimezone(zone).tzname() or "UTC"
+    if name.isalpha():
+        return name
+    offset = at.astimezone(zone).isoformat()[-6:]
+    return f"UTC{offset}"
+
+
+def _mark_words(mark: Mark, zone: tzinfo) -> str:
+    return f"{mark.at.astimezone(zone):%Y-%m-%d %H:%M:%S} {zone_words(zone, mark.at)}\n{mark.text}"
 
 
 def number_words(value: float) -> str:
@@ -166,7 +231,7 @@ def _points(
 
 
 def _slots(
-    series: Sequence[ChartSeries], count: int, begin: datetime, step: timedelta, unit: str
+    series: Sequence[ChartSeries], count: int, begin: datetime, step: timedelta, *, unit: str, zone: tzinfo
 ) -> list[Slot]:
     slots = []
     for index in range(count):
@@ -176,30 +241,40 @@ def _slots(
             if index < len(line.values) and (value := line.values[index]) is not None
         ]
         if values:
-            at = begin + step * index
+            at = (begin + step * index).astimezone(zone)
             when = f"{at:%Y-%m-%d}" if step >= timedelta(days=1) else f"{at:%Y-%m-%d %H:%M}"
-            text = "\n".join([f"{when} UTC", *values])
+            text = "\n".join([f"{when} {zone_words(zone, at)}", *values])
             slots.append(Slot(_percent(index / count), _percent(1 / count), text))
     return slots
 
 
-def _x_ticks(begin: datetime, end: datetime) -> list[Tick]:
-    """At round times, each with its hour, or with its day where the drawing spans several."""
+def _x_ticks(begin: datetime, end: datetime, zone: tzinfo) -> list[Tick]:
+    """At round times of the zone, each with its hour; with its day at midnight, and where the drawing spans many days."""
     whole = end - begin
     every = next((step for step in _X_STEPS if whole / step <= X_TICKS_MAX), _X_STEPS[-1])
-    midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0)
-    at = midnight + every * math.ceil((begin - midnight) / every)
+    # By the clock on the wall, which a change of summer time leaves round.
+    wall = begin.astimezone(zone).replace(tzinfo=None)
+    midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0)
+    wall = midnight + every * math.ceil((wall - midnight) / every)
     ticks = []
-    while at <= end:
-        text = f"{at:%d %b}" if every >= timedelta(days=1) else f"{at:%H:%M}"
-        ticks.append(Tick(_percent((at - begin) / whole), text))
-        at += every
+    while (at := wall.replace(tzinfo=zone)) <= end:
+        # An hour that its clocks leave out is the one after it.
+        shown = at.astimezone(UTC).astimezone(zone)
+        new_day = shown.hour == shown.minute == 0
+        text = f"{shown:%d %b}" if new_day or every >= timedelta(days=1) else f"{shown:%H:%M}"
+        if at >= begin:
+            ticks.append(Tick(_percent((at - begin) / whole), text))
+        wall += every
     return ticks
 
 
-def _round_up(value: float) -> float:
-    size = 10.0 ** math.floor(math.log10(value))
-    return next(step * size for step in _NICE if step * size >= value * (1 - 1e-9))
+def _y_step(top: float, *, whole: bool) -> float:
+    """From one tick to the next: the smallest round number with which a few reach the top."""
+    least = top / Y_TICKS_MAX * (1 - 1e-9)
+    size = 10.0 ** math.floor(math.log10(least))
+    if whole and least <= 1:
+        return 1.0
+    return next(step * size for step in (_NICE_WHOLE if whole else _NICE) if step * size >= least)
 
 
 def _percent(part: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.db.models import Q, QuerySet
@@ -21,9 +21,11 @@ from foundation import clock
 from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from pages.context import THEME_COOKIE, THEMES
+from pages.duties import has_duties
 from quotas.models import Quota
-from teams.models import Team
+from teams.models import Team, User
 from teams.permissions import has_global_role
+from workloads.dismissals import dismissed_by
 from workloads.models import Workload
 from workloads.nodes.capacity import nodes
 from workloads.states import Desired, Phase, Reason
@@ -68,6 +70,7 @@ def _facts(request: HttpRequest, now: datetime) -> dict[str, Any]:
         "is_new": not workloads and not Workload.objects.filter(team__in=teams).exists(),
         "teams": teams,
         "strays": lost,
+        "has_duties": has_duties(request),
     }
 
 
@@ -75,12 +78,13 @@ def _of_interest(request: HttpRequest, teams: list[Team], now: datetime) -> Quer
     """At least all that is shown: the newest that are live and the latest that need attention, each by an index of
     their own, in one query.
     """
+    user = cast("User", request.user)
     ours = Workload.objects.filter(team__in=teams)
     live = ours.exclude(phase__in=Workload.FINAL_PHASES)
     wanted = [
         live.filter(kind=RUN, owner=request.user.pk).order_by("-created_at", "-id"),
         live.filter(kind=ENDPOINT).order_by("-created_at", "-id"),
-        ours.filter(_failed(now)).order_by("-since", "-id"),
+        ours.filter(_failed(now)).exclude(dismissed_by(user)).order_by("-since", "-id"),
         live.filter(_stuck(now)).order_by("-since", "-id"),
         live.filter(reason=Reason.DEGRADED.value).order_by("-since", "-id"),
     ]

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, path
 
-from pages import advice, audit, home
+from pages import advice, attention, audit, duties, home
+from pages.cluster import node, settings
+from pages.cluster import pages as cluster
 from pages.costs import capacity as capacity_costs
 from pages.costs import line
 from pages.costs import pages as costs
@@ -15,6 +17,8 @@ app_name = "portal"
 
 urlpatterns: list[URLPattern | URLResolver] = [
     path("", home.HomePage.as_view(), name="home"),
+    path("duties/", duties.DutiesPage.as_view(), name="duties"),
+    path("attention/<uuid:public_id>/", attention.AttentionPage.as_view(), name="attention"),
     path("theme/", home.choose_theme, name="theme"),
     path("audit/", audit.AuditPage.as_view(), name="audit"),
     path("what-fits/", advice.AdvicePage.as_view(), name="what-fits"),
@@ -23,7 +27,10 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("costs/capacity/", capacity_costs.CapacityCostsPage.as_view(), name="costs-capacity"),
     path("idle/", waste.IdlePage.as_view(), name="idle"),
     path("idle/rules/<str:name>/", rules.AlertRulePage.as_view(), name="alert-rule"),
-    path("capacity/", waste.CapacityPage.as_view(), name="capacity"),
+    path("cluster/", cluster.ClusterPage.as_view(), name="cluster"),
+    path("cluster/nodes/<str:name>/", node.NodePage.as_view(), name="cluster-node"),
+    path("capacity/", cluster.CapacityPage.as_view(), name="capacity"),
+    path("settings/", settings.SettingsPage.as_view(), name="settings"),
     path("teams/", team.TeamListPage.as_view(), name="team-list"),
     path("teams/<slug:slug>/", team.TeamDetailPage.as_view(), name="team-detail"),
     path("teams/<slug:slug>/close/", closing.TeamClosePage.as_view(), name="team-close"),

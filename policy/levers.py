@@ -13,10 +13,11 @@ from fractions import Fraction
 from policy import ceilings
 from policy.arithmetic import Tree
 from policy.estimates import TOO_LONG, Estimate, estimate, estimate_now
+from policy.findings import BUDGET
 from policy.judge import judge
 from policy.messages import BESIDE
 from policy.node_resources import TOO_LARGE
-from policy.pool_snapshot import NEW, Account, Beside, PoolSnapshot, Waiter
+from policy.pool_snapshot import NEW, Account, Beside, PoolSnapshot, TeamFacts, Waiter
 from policy.verdicts import CyclePlan, Outcome, Verdict
 from workloads.podrequests import OTHERS, quantity_of
 
@@ -33,6 +34,8 @@ MINUTES_FROM = 10 * MINUTE
 would not fit any more by the time a user has read it."""
 
 
+CENT = 10_000
+"""Micro-USD; nobody is asked for a part of one."""
 BESIDE_MOST = 3
 """Smaller requests of CPU, memory and storage that are tried, the largest first."""
 SMALLEST = (100, 256 * 1024**2, 256 * 1024**2)
@@ -94,7 +97,7 @@ def levers(
     waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
-        *_shorter(snapshot, waiter, verdict, time_limit_seconds),
+        *_in_its_place(snapshot, waiter, verdict, time_limit_seconds),
         *_less_beside(snapshot, afresh, verdict),
         *_below_ceiling(snapshot, afresh, verdict),
         *_fewer(snapshot, afresh, share),
@@ -222,6 +225,14 @@ class LeverChange:
         return ", ".join(pool or self.fields)
 
 
+def _in_its_place(
+    snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
+) -> Iterator[LeverChange]:
+    """Changes that keep its place."""
+    yield from _shorter(snapshot, waiter, verdict, time_limit_seconds)
+    yield from _more_money(snapshot, waiter, verdict)
+
+
 def _shorter(
     snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict, time_limit_seconds: int | None
 ) -> Iterator[LeverChange]:
@@ -241,6 +252,29 @@ def _shorter(
     shorter = replace(waiter, seconds=left, expected_seconds=expected)
     waiters = tuple(shorter if waiting.id == waiter.id else waiting for waiting in snapshot.waiters)
     yield LeverChange({"time_limit_seconds": limit}, replace(snapshot, waiters=waiters), waiter.id)
+
+
+def _more_money(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Iterator[LeverChange]:
+    """The change to as much on top of its team's budget as its whole time limit needs, or an endpoint's hour; it keeps
+    its place.
+    """
+    if verdict.rule != BUDGET.rule:
+        return
+    known = {evidence.fact: evidence.value for evidence in verdict.evidence}
+    more = -(-(known["needed_at_time_limit"] - known["budget_left"]) // CENT) * CENT
+    if more > 0:
+        yield LeverChange({"ask_for_budget": more}, with_money(snapshot, waiter.team, more), waiter.id)
+
+
+def with_money(snapshot: PoolSnapshot, team: str, more: int) -> PoolSnapshot:
+    """The snapshot with `more` micro-USD on top of the team's budget."""
+
+    def richer(facts: TeamFacts) -> TeamFacts:
+        if facts.slug != team or facts.budget is None:
+            return facts
+        return replace(facts, budget=replace(facts.budget, amount=facts.budget.amount + more))
+
+    return replace(snapshot, teams=tuple(richer(facts) for facts in snapshot.teams))
 
 
 def _there(alternative: Alternative, waiter_id: str, waiter: Waiter) -> PoolSnapshot:

@@ -71,7 +71,7 @@ PAGES: Final[tuple[tuple[str, str], ...]] = (
     ("Home", "portal:home"),
     ("Quota console", "portal:quota-console"),
     ("Costs", "portal:costs"),
-    ("Cluster capacity", "portal:capacity"),
+    ("Cluster", "portal:cluster"),
     ("Audit trail", "portal:audit"),
 )
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Final
 
+from foundation.money import half_up
+
 SPARE: Final = 1.2
 """So much more memory than its peak must be there."""
 BUSY_MAX: Final = 90.0
@@ -16,6 +18,7 @@ LITTLE_USED: Final = 50.0
 COVERED_WELL, COVERED_HALF = 0.9, 0.5
 LONG_ENOUGH_SECONDS: Final = 1800
 MIB_OF_GIB: Final = 1024
+NOTHING: Final = Fraction(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +39,13 @@ class UsedGpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorOption:
-    """A flavor that the team may ask for; `rate_per_hour` in micro-USD of one unit, None without a price."""
+    """A flavor that the team may ask for; `rate_per_hour` in micro-USD of one unit, exact, None without a price."""
 
     name: str
     card: str
     fraction: Fraction
     memory_gib: int
-    rate_per_hour: int | None
+    rate_per_hour: Fraction | None
     shared: bool = False
 
 
@@ -101,7 +104,7 @@ def _idle(used: UsedGpus, own: FlavorOption, sure: str) -> SizeAdvice:
         message=message,
         confidence=sure,
         changes={"gpus_per_replica": 1},
-        saving_micro_usd=_saving(used, own.rate_per_hour, 0, units=used.units_each - 1),
+        saving_micro_usd=_saving(used, own.rate_per_hour, NOTHING, units=used.units_each - 1),
     )
 
 
@@ -111,7 +114,7 @@ def _fewer(used: UsedGpus, own: FlavorOption, sure: str) -> SizeAdvice:
         message=f"Only {used.used_each} of {used.units_each} GPUs{pod} did anything.",
         confidence=sure,
         changes={"gpus_per_replica": used.used_each},
-        saving_micro_usd=_saving(used, own.rate_per_hour, 0, units=used.units_each - used.used_each),
+        saving_micro_usd=_saving(used, own.rate_per_hour, NOTHING, units=used.units_each - used.used_each),
     )
 
 
@@ -134,10 +137,10 @@ def _smaller(used: UsedGpus, own: FlavorOption, others: Iterable[FlavorOption]) 
     return min(fits, key=lambda each: (each.fraction, each.name), default=None)
 
 
-def _saving(used: UsedGpus, before: int | None, after: int | None, *, units: int) -> int | None:
+def _saving(used: UsedGpus, before: Fraction | None, after: Fraction | None, *, units: int) -> int | None:
     if before is None or after is None:
         return None
-    return (before - after) * units * used.pods * used.seconds // 3600
+    return half_up((before - after) * units * used.pods * used.seconds / 3600)
 
 
 def _confidence(used: UsedGpus) -> str:

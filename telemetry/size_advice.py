@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from costs.queries import PriceBook, rate_now, spans_by_card
+from costs.queries import PriceBook, exact_rate_now, spans_by_card
 from quotas.models import Quota
 from telemetry.models import GpuSummary
 from telemetry.right_size import FlavorOption, SizeAdvice, UsedGpus, advise
@@ -61,6 +61,6 @@ def _option(flavor: ResourceFlavor, capacity_type: str, prices: PriceBook, now: 
         card=flavor.card,
         fraction=flavor.gpu_fraction,
         memory_gib=flavor.memory_gib or 0,
-        rate_per_hour=rate_now(flavor, capacity_type, 1, prices, now),
+        rate_per_hour=exact_rate_now(flavor, capacity_type, 1, prices, now),
         shared=Sharing(flavor.sharing) in {Sharing.TIME_SLICING, Sharing.MPS},
     )

@@ -79,6 +79,7 @@ WRITTEN = [
     "started_at",
     "finished_at",
     "deletion_at",
+    "deletion_asked_at",
     "gone_at",
     "seen_until",
 ]

@@ -166,14 +166,18 @@ def matches(flavor: FlavorFacts, capacity_type: str, node: NodeFacts) -> bool:
 
 def matching_nodes(flavor: FlavorFacts, capacity_type: str, nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
     """Those of the nodes that offer this flavor, usable now or not."""
-    terms = _label_terms(flavor, capacity_type)
-    return [
-        node
-        for node in nodes
-        if node.allocatable.get(flavor.resource, 0) > 0
-        and _product_fits(flavor, node.labels.get(PRODUCT_LABEL, ""))
-        and all(_holds(term, node.labels) for term in terms)
-    ]
+    resource, terms = flavor.resource, _label_terms(flavor, capacity_type)
+    found = []
+    for node in nodes:
+        if node.allocatable.get(resource, 0) <= 0:
+            continue
+        for term in terms:
+            if not _holds(term, node.labels):
+                break
+        else:
+            if _product_fits(flavor, node.labels.get(PRODUCT_LABEL, "")):
+                found.append(node)
+    return found
 
 
 def _product_fits(flavor: FlavorFacts, product: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Sum
@@ -89,16 +90,21 @@ def _units_of(node: NodeFacts, resource: str, flavors: set[str], known: Observed
     return NodeUnits(resource, tuple(sorted(flavors)), units, held, foreign, units - held - foreign)
 
 
-def capacity(known: Observed | None = None) -> list[FlavorCapacity]:
-    """One row for each enabled flavor and capacity type, in three queries, two if the nodes are `known`."""
+def capacity(
+    known: Observed | None = None, *, flavors: Sequence[ResourceFlavor] | None = None
+) -> list[FlavorCapacity]:
+    """One row for each enabled flavor and capacity type, in three queries; without one for what the caller has read: nodes
+    that are `known`, and the `flavors`.
+    """
     known = observe() if known is None else known
+    there = ResourceFlavor.objects.filter(enabled=True) if flavors is None else flavors
     held = {
         (row["flavor"], row["capacity_type"]): row["held"]
         for row in Quota.objects.order_by().values("flavor", "capacity_type").annotate(held=Sum("used"))
     }
     return [
         _row(flavor, kind, rooms_of(flavor, kind, known=known), held.get((flavor.pk, kind), 0))
-        for flavor in ResourceFlavor.objects.filter(enabled=True)
+        for flavor in there
         for kind in sorted(flavor.capacity)
     ]
 

@@ -252,7 +252,9 @@ class VictimSerializer(serializers.Serializer[Any]):
 
 
 class LeverSerializer(serializers.Serializer[LeverOffer]):
-    change = serializers.DictField(help_text="Fields of the request, or ask_for_quota in units.")
+    change = serializers.DictField(
+        help_text="Fields of the request, ask_for_quota in units, or ask_for_budget in micro-USD."
+    )
     verdict = serializers.ChoiceField(choices=["admit", "wait", "never"], source="lever.verdict.outcome")
     reason = serializers.CharField(source="lever.verdict.reason")
     start_p50 = EpochSecondsField(allow_null=True, source="lever.estimate.p50")

@@ -28,7 +28,6 @@ from workloads.kinds import kind_of
 DIALOG = "bulk"
 """What a list leaves room for the question in, and htmx puts it into."""
 SHOWN = 5
-DONE = {BulkAction.CANCEL: "being cancelled", BulkAction.LABEL: "labelled"}
 
 
 class WorkloadBulkPage(WorkloadListPage):
@@ -37,6 +36,10 @@ class WorkloadBulkPage(WorkloadListPage):
     template = "console/bulk.html"
     list_name: ClassVar[str]
     """Of the URL of the list."""
+    cancel_words: ClassVar[tuple[str, str]] = ("Cancel", "being cancelled")
+    """What ending one is called: as a button, and once it is asked for."""
+    confirms: ClassVar[bool] = False
+    """Whether how many are ended has to be typed."""
 
     @override
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponseBase:
@@ -44,10 +47,13 @@ class WorkloadBulkPage(WorkloadListPage):
 
     def post(self, request: HttpRequest) -> HttpResponse:
         command = self._command(request)
+        expected = request.POST.get("expected", "")
         try:
             if command.action is BulkAction.LABEL:
                 command = replace(command, labels=_labels_of(request))
-            expected = request.POST.get("expected", "")
+            elif self.confirms and request.POST.get("confirm", "").strip() != request.POST.get("changes"):
+                message = f"Nothing was done: type how many that are, {request.POST.get('changes')}."
+                raise Invalid.of_field("confirm", message, code="not_confirmed")
             count = carry_out(
                 command=command,
                 actor=actor_of(request),
@@ -84,6 +90,8 @@ class WorkloadBulkPage(WorkloadListPage):
             "labels_typed": request.POST.get("labels", ""),
             "removed_typed": request.POST.get("remove", ""),
             "error": error,
+            "cancel_word": self.cancel_words[0],
+            "confirms": self.confirms and command.action is BulkAction.CANCEL,
             "noun": noun,
             "list_url": self._list_url(request),
             "shown": SHOWN,
@@ -99,7 +107,8 @@ class WorkloadBulkPage(WorkloadListPage):
     def _done(self, count: BulkCount) -> str:
         noun = kind_of(self.kind).noun
         one = count.changed == 1
-        said = f"{count.changed} {noun}{'' if one else 's'} {'is' if one else 'are'} {DONE[count.action]}."
+        done = self.cancel_words[1] if count.action is BulkAction.CANCEL else "labelled"
+        said = f"{count.changed} {noun}{'' if one else 's'} {'is' if one else 'are'} {done}."
         left = count.unchanged + count.forbidden
         if not left:
             return said

@@ -30,6 +30,8 @@ FORM_FIELDS: Mapping[str, str] = {
     "memory": "memory",
 }
 """The form's field for a field of the request that a lever can change."""
+ASKED_OF_MANAGERS = frozenset({"ask_for_quota", "ask_for_budget"})
+"""What a lever changes that is no field of the request."""
 AHEAD_NAMED = 3
 
 
@@ -221,7 +223,7 @@ def _lever(offer: LeverOffer, page: Page, now: datetime) -> LeverLook:
         words=change_words(offer.change, page.current),
         verdict=outcome.value,
         icon=VERDICTS[outcome].icon,
-        outcome=_outcome(outcome, start, asks="ask_for_quota" in offer.change),
+        outcome=_outcome(outcome, start, asks=not ASKED_OF_MANAGERS.isdisjoint(offer.change)),
         p50=p50,
         p90=p90,
         rate_per_hour=offer.rate_per_hour,

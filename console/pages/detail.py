@@ -89,8 +89,25 @@ class PageCommand:
 
 @dataclass(frozen=True, slots=True)
 class Tab:
+    """What the page shows one of. Some show one of several `parts`, each with an address of its own, the first of which
+    has the name of its tab.
+    """
+
     name: str
     label: str
+    parts: tuple[Tab, ...] = ()
+    steers: bool = False
+    """Whether it is for those alone who may change something."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those by which an address asks for it or for one of its parts."""
+        return frozenset({self.name, *(part.name for part in self.parts)})
+
+    @property
+    def for_viewers(self) -> str:
+        """The name of what it opens with for those who may change nothing."""
+        return next((part.name for part in self.parts if not part.steers), self.name)
 
 
 class OfOneKind:
@@ -179,7 +196,8 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
     def _common(self, asked: PageReading[Own]) -> dict[str, Any]:
         request, workload = asked.request, asked.workload
         chosen = self.tab or request.GET.get("tab") or self.tabs[0].name
-        if chosen not in {tab.name for tab in self.tabs}:
+        under = next((tab for tab in self.tabs if chosen in tab.names), None)
+        if under is None:
             raise NotFound("There is no such tab.")
         # A viewer sees the same facts and no buttons.
         may = role_on(workload, request.user) not in {None, Membership.Role.VIEWER}
@@ -189,6 +207,7 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
             "noun": self.noun,
             "ends": workload.own_kind.ends,
             "tab": chosen,
+            "under": under,
             "tabs": self.tabs,
             "may_steer": may,
             "commands": [command.typed(request.GET) for command in self.commands(asked, may=may)]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
+from urllib.parse import urlencode, urlsplit
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.db.models import QuerySet
@@ -16,7 +17,9 @@ from typing_extensions import override
 
 from console.api.exports import csv_of
 from console.api.list_filters import LIST_FILTERS, search_in
+from console.pages.chips import PHASES, ListState, chips_of
 from console.pages.queries import submit_teams, teams_of, visible_workloads
+from console.saved_views import views_of
 from costs.queries import Cost, PriceBook, costs_of
 from foundation import clock
 from foundation.errors import NotFound
@@ -25,11 +28,15 @@ from foundation.http.pages import CursorPage
 from foundation.http.query import refuse
 from teams.models import Team
 from teams.permissions import has_global_role
+from workloads.kinds import kind_of
 from workloads.models import Workload
-from workloads.states import Phase
 
-LIVE = "live"
-FILTERS = ("phase", "search", "label", "mine")
+FILTERS = ("phase", "state", "search", "label", "mine")
+NARROW = ("search", "label", "mine")
+"""Those of the filters by which the rows are found that have no index with their states."""
+KEPT = frozenset({*FILTERS, "team"})
+"""The parameters of an address that say what a list shows, without where in it."""
+FRAGMENTS = {"list": "#table", "found": "#found"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +106,18 @@ class WorkloadListPage(LoginRequiredMixin, View):
 
     kind: ClassVar[str]
     template: ClassVar[str]
+    states: ClassVar[Sequence[ListState]] = PHASES
+    """What it is filtered by besides words, one chip each."""
+    state_name: ClassVar[str] = "phase"
+    """The parameter that names one of them."""
     ordering = "-created_at"
 
     def get(self, request: HttpRequest, slug: str | None = None) -> HttpResponseBase:
         now = clock.now()
         team = self._team(request, slug)
         pager = PageOfRows()
-        workloads = self._filtered(request, team)
+        found = self._found(request, team)
+        workloads = self._in_state(request, found)
         rows = rows_of(pager.paginate_queryset(workloads, request, self), now=now)
         context = {
             "rows": rows,
@@ -115,16 +127,26 @@ class WorkloadListPage(LoginRequiredMixin, View):
             "fixed_team": slug is not None,
             "teams": teams_of(request),
             "may_submit": bool(submit_teams(request)),
-            "phase": request.GET.get("phase", ""),
-            "phases": list(Phase),
+            "chips": chips_of(found, self.states, narrowed=any(request.GET.get(name) for name in NARROW)),
+            "state": request.GET.get(self.state_name, ""),
+            "state_name": self.state_name,
+            "views": views_of(request.user, self.kind),
+            "kind": self.kind,
+            "list_path": f"/{kind_of(self.kind).page_path}/",
+            "view_query": view_query(request, team),
             "search": request.GET.get("search", ""),
             "label": ",".join(request.GET.getlist("label")),
             "mine": "mine" in request.GET,
             "filtered": any(request.GET.get(key) for key in FILTERS) or (team and not slug),
             "any_live": any(not row.workload.is_final for row in rows),
         }
-        fragment = "#table" if request.headers.get("HX-Target") == "list" else ""
-        return render(request, f"{self.template}{fragment}", context)
+        target = request.headers.get("HX-Target", "")
+        context["fragment"] = target if target in FRAGMENTS else ""
+        response = render(request, f"{self.template}{FRAGMENTS.get(target, '')}", context)
+        if target == "found":
+            # Each pause in typing is an entry of the history, under the address that a link would have.
+            response["HX-Push-Url"] = pushed_url(request)
+        return response
 
     def _team(self, request: HttpRequest, slug: str | None) -> Team | None:
         """The team of the path or of the filter. Raises NotFound, also for a stranger."""
@@ -137,16 +159,24 @@ class WorkloadListPage(LoginRequiredMixin, View):
         return team
 
     def _filtered(self, request: HttpRequest, team: Team | None) -> QuerySet[Workload]:
+        """All that the list shows."""
+        return self._in_state(request, self._found(request, team))
+
+    def _in_state(self, request: HttpRequest, workloads: QuerySet[Workload]) -> QuerySet[Workload]:
+        """Those of them in the state that is chosen. An address may name a phase in a list of other states too."""
+        for name, states in {"phase": PHASES, self.state_name: self.states}.items():
+            if chosen := request.GET.get(name, ""):
+                state = next((each for each in states if each.name == chosen), None)
+                if state is None:
+                    raise refuse(name, f"must be one of {', '.join(each.name for each in states)}.")
+                workloads = workloads.filter(state.where)
+        return workloads
+
+    def _found(self, request: HttpRequest, team: Team | None) -> QuerySet[Workload]:
+        """What fits all filters but that of the state."""
         workloads = visible_workloads(request.user, kind=self.kind)
         if team is not None:
             workloads = workloads.filter(team=team)
-        phase = request.GET.get("phase", "")
-        if phase == LIVE:
-            workloads = workloads.exclude(phase__in=Workload.FINAL_PHASES)
-        elif phase:
-            if phase not in set(Phase):
-                raise refuse("phase", f"must be {LIVE} or one of {', '.join(Phase)}.")
-            workloads = workloads.filter(phase=phase)
         search = search_in(lambda: _searched_teams(request, team))
         for name, declared in (("search", search["search"]), ("label", LIST_FILTERS["label"])):
             if request.GET.get(name):
@@ -154,6 +184,29 @@ class WorkloadListPage(LoginRequiredMixin, View):
         if "mine" in request.GET:
             workloads = workloads.filter(owner=request.user.pk)
         return workloads
+
+
+def list_filters_in(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of an address's parameters that say what a list shows, without empty ones."""
+    return [(name, value) for name, value in pairs if name in KEPT and value]
+
+
+def view_query(request: HttpRequest, team: Team | None) -> str:
+    """What the list shows, as the address of the list of all teams says it."""
+    pairs = [pair for pair in _filters_of(request) if pair[0] != "team"]
+    return urlencode([*pairs, ("team", team.slug)] if team is not None else pairs)
+
+
+def _filters_of(request: HttpRequest) -> list[tuple[str, str]]:
+    return list_filters_in((name, value) for name, values in request.GET.lists() for value in values)
+
+
+def pushed_url(request: HttpRequest) -> str:
+    """The address that the list now has; `false` where the browser is there already."""
+    query = urlencode(_filters_of(request))
+    url = f"{request.path}?{query}" if query else request.path
+    current = urlsplit(request.headers.get("HX-Current-URL", ""))
+    return "false" if url == current._replace(scheme="", netloc="", fragment="").geturl() else url
 
 
 class WorkloadExportPage(WorkloadListPage):

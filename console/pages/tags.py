@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, tzinfo
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -73,6 +73,13 @@ def file_name(path: str) -> str:
 def at(moment: datetime | None) -> SafeString | str:
     """The exact time in UTC."""
     return "–" if moment is None else _time(moment, f"{moment:%Y-%m-%d %H:%M:%S}")
+
+
+@register.filter
+def at_in(moment: datetime, zone: tzinfo) -> SafeString:
+    """The exact time in a zone, which is named behind it; in UTC in the title."""
+    local = moment.astimezone(zone)
+    return _time(moment, f"{local:%Y-%m-%d %H:%M:%S} {local.tzname()}")
 
 
 @register.filter

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
+from foundation.money import format_usd
 from workloads.states import Phase
 
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
@@ -105,6 +106,10 @@ FACTS: Mapping[str, str] = MappingProxyType(
         "provisionable": "New nodes can bring",
         "ahead": "Waiting ahead",
         "longest_time_limit": "Longest time limit that fits",
+        "needed_to_start": "Needed to start, in micro-USD",
+        "needed_at_time_limit": "Needed for all of its time, in micro-USD",
+        "budget_left": "Left of the team's budget, in micro-USD",
+        "budget": "The team's budget, in micro-USD",
     }
 )
 """What the numbers behind a verdict are."""
@@ -167,6 +172,9 @@ def change_words(change: Mapping[str, int | str], current: Mapping[str, int | st
     for name, value in change.items():
         if name == "ask_for_quota":
             parts.append(f"{value} more {'unit' if value == 1 else 'units'} of quota")
+            continue
+        if name == "ask_for_budget":
+            parts.append(f"{format_usd(int(value), 2)} more of the team's budget")
             continue
         before = current.get(name)
         instead = f" instead of {_bare(name, before)}" if before not in (None, "") else ""

@@ -26,6 +26,7 @@ from costs.models import (
     LedgerCheck,
     LedgerEntry,
     LedgerFault,
+    Price,
     PricedCard,
     SupplyCursor,
     SupplyMark,
@@ -40,6 +41,8 @@ STEP: Final = 1_000
 LINES_STEP: Final = 20_000
 HOURS_STEP: Final = 24
 HOUR: Final = timedelta(hours=1)
+LATE: Final = 2 * HOUR
+"""What was used so long ago is in the ledger, which takes it in each hour, unless its price is younger."""
 Faults = dict[str, tuple[Fraction | int, str]]
 """By key how much too much the ledger has, in micro-USD, and what is wrong in words."""
 POD, NODE, LANE = LedgerFault.About.POD, LedgerFault.About.NODE, LedgerFault.About.LANE
@@ -117,7 +120,7 @@ def seal(pod_uids: Collection[str]) -> set[str]:
             if not _holds_units(pod):
                 verified.add(pod.uid)
             continue
-        weight = _evidence(pod, usage, book)
+        weight = _evidence(pod, usage, book, usage.settled_until)
         if usage.ended_at == usage.settled_until and weight == posted.get(pod.uid, 0):
             usage.sealed = Decimal(weight)
             proved.append(usage)
@@ -160,14 +163,14 @@ def _holds_units(pod: PodRecord) -> bool:
 def _step_of_usage(state: LedgerCheck, now: datetime) -> bool:
     rows = UsageInterval.objects.filter(pk__gt=state.usage_until).order_by("pk")
     usages = list(rows[:STEP])
-    suspects = _wrong(usages)
+    suspects = _wrong(usages, now)
     if suspects:
         # Somebody may have written between two reads: again, while nobody can post.
         with transaction.atomic():
             leases.check()
             lanes = {(row.card, row.capacity_type) for row in usages if row.pod_uid in suspects}
             _lock(lanes)
-            suspects = _wrong(UsageInterval.objects.filter(pod_uid__in=list(suspects)))
+            suspects = _wrong(UsageInterval.objects.filter(pod_uid__in=list(suspects)), now)
     _keep(POD, [row.pod_uid for row in usages], suspects, now)
     state.usage_until = usages[-1].pk if usages else state.usage_until
     return len(usages) < STEP
@@ -180,11 +183,31 @@ def _lock(lanes: Collection[tuple[str, str]]) -> None:
     list(PricedCard.objects.select_for_update().filter(condition).order_by("card", "capacity_type"))
 
 
-def _wrong(usages: Iterable[UsageInterval]) -> Faults:
+class _Due:
+    """Until when the ledger has to have what was used, whatever says how far it was posted."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self._late = now.replace(microsecond=0) - LATE
+        young = Price.objects.filter(created_at__gt=self._late)
+        self._repriced = set(young.values_list("priced__card", "priced__capacity_type"))
+
+    def of(self, usage: UsageInterval) -> datetime:
+        """Where its posting is late, until then; else as far as it is posted."""
+        if (usage.card, usage.capacity_type) in self._repriced:
+            return usage.settled_until
+        return max(usage.settled_until, min(usage.ended_at or self._late, self._late))
+
+    def held_until(self, usage: UsageInterval) -> datetime | None:
+        """Until when it counts as paid for, in the ledger or soon; None: it runs on."""
+        return usage.ended_at if self.of(usage) == usage.settled_until else usage.settled_until
+
+
+def _wrong(usages: Iterable[UsageInterval], now: datetime) -> Faults:
     """By UID what the ledger has too much of a pod, and in which words."""
     rows = {row.pod_uid: row for row in usages}
     pods = {pod.uid: pod for pod in PodRecord.objects.filter(uid__in=list(rows))}
-    posted, book = _weights(rows), spans_by_card()
+    posted, book, due = _weights(rows), spans_by_card(), _Due(now)
     wrong: Faults = {}
     for uid, usage in rows.items():
         pod, weight = pods.get(uid), posted.get(uid, 0)
@@ -194,7 +217,7 @@ def _wrong(usages: Iterable[UsageInterval]) -> Faults:
                 "Its row is gone, and with it what proves its lines.",
             )
             continue
-        proved = int(usage.sealed or 0) if pod is None else _evidence(pod, usage, book)
+        proved = int(usage.sealed or 0) if pod is None else _evidence(pod, usage, book, due.of(usage))
         if weight != proved:
             message = f"Its lines say {weight} seconds x units x price, its own times {proved}."
             wrong[uid] = (_money(weight - proved, usage), message)
@@ -211,13 +234,13 @@ def _weights(pod_uids: Collection[str]) -> dict[str, int]:
         return {uid: int(weight) for uid, weight in cursor.fetchall()}
 
 
-def _evidence(pod: PodRecord, usage: UsageInterval, book: PriceBook) -> int:
-    """Seconds x units x price by the pod's own times; of what is not in the ledger yet only until it is."""
+def _evidence(pod: PodRecord, usage: UsageInterval, book: PriceBook, due: datetime) -> int:
+    """Seconds x units x price by the pod's own times; of what is not all in the ledger yet until then."""
     if pod.scheduled_at is None:
         return 0
     start = pod.scheduled_at.replace(microsecond=0)
-    end = usage.settled_until
-    if pod.ended_at is not None and (usage.ended_at is None or usage.settled_until == usage.ended_at):
+    end = due
+    if pod.ended_at is not None and (usage.ended_at is None or due == usage.ended_at):
         end = pod.ended_at.replace(microsecond=0)
     spans = book.get((usage.card, usage.capacity_type), [])
     return sum(_seconds(start, end, span) * pod.units * span.micro_usd_per_card_hour for span in spans)
@@ -300,29 +323,29 @@ def _step_of_hours(state: LedgerCheck, now: datetime) -> bool:
         return True
     start = state.hours_until or cursor.began_at.replace(minute=0, second=0, microsecond=0)
     end = min(start + HOURS_STEP * HOUR, cursor.swept_until)
-    book = spans_by_card()
+    book, due = spans_by_card(), _Due(now)
     hour = start
     while hour < end:
         for lane in PricedCard.objects.all():
-            _check_hour(lane, hour, cursor.began_at, book, now)
+            _check_hour(lane, hour, cursor.began_at, book, due)
         hour += HOUR
     state.hours_until = max(start, end)
     return state.hours_until >= cursor.swept_until
 
 
-def _check_hour(lane: PricedCard, hour: datetime, began_at: datetime, book: PriceBook, now: datetime) -> None:
-    known, wrong = _nodes_in(lane, hour, began_at, book)
+def _check_hour(lane: PricedCard, hour: datetime, began_at: datetime, book: PriceBook, due: _Due) -> None:
+    known, wrong = _nodes_in(lane, hour, began_at, book, due)
     marked = SupplyMark.objects.filter(
         card=lane.card, capacity_type=lane.capacity_type, started_at__lt=hour + HOUR
     )
     # What is to be counted again is not known to be wrong.
     if wrong and marked.exists():
         return
-    _keep(NODE, known, wrong, now)
+    _keep(NODE, known, wrong, due.now)
 
 
 def _nodes_in(
-    lane: PricedCard, hour: datetime, began_at: datetime, book: PriceBook
+    lane: PricedCard, hour: datetime, began_at: datetime, book: PriceBook, due: _Due
 ) -> tuple[list[str], Faults]:
     spans = book.get((lane.card, lane.capacity_type), [])
     start, end = max(hour, began_at), hour + HOUR
@@ -334,7 +357,7 @@ def _nodes_in(
         cost = node.cards * _cost_in(node.started_at, node.ended_at, start, end, spans)
         had[node.node_name] = had.get(node.node_name, Fraction(0)) + cost
     for usage in UsageInterval.objects.filter(inside, **of_lane):
-        cost = usage.cards * _cost_in(usage.started_at, usage.ended_at, start, end, spans)
+        cost = usage.cards * _cost_in(usage.started_at, due.held_until(usage), start, end, spans)
         paid[usage.node_name] = paid.get(usage.node_name, Fraction(0)) + cost
     rows = IdleSpan.objects.filter(priced=lane, started_at__gte=hour, started_at__lt=end).select_related(
         "price"

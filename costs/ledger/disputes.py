@@ -8,6 +8,7 @@ from django.db import transaction
 
 from costs.ledger import lost_work
 from costs.ledger.accounts import ADJUSTMENT
+from costs.ledger.excess import hold_charges, keep_within_limits
 from costs.ledger.postings import OWN_REASONS, Posting, correction, lines_of_pods, postings_of
 from costs.models import LedgerEntry, PricedCard
 from foundation.errors import Conflict, Invalid
@@ -18,7 +19,8 @@ from teams.audit import record_audit
 def reverse(entry: LedgerEntry, *, reason: str, actor: Actor, now: datetime) -> list[LedgerEntry]:
     """Take back from the team what stands of a posting; the platform pays for it, as the supply was used.
 
-    Returns the team's line and the platform's. Conflict if that was done before, if the ledger has taken all of it back
+    What the platform has taken over of the workload already, beyond what it was promised, is not given back twice. Returns
+    the team's line and the platform's. Conflict if that was done before, if the ledger has taken all of it back
     itself, and for what no team pays. Invalid for a reason by which the ledger knows what it has corrected itself.
     """
     if reason.strip() in OWN_REASONS:
@@ -27,6 +29,8 @@ def reverse(entry: LedgerEntry, *, reason: str, actor: Actor, now: datetime) -> 
     with transaction.atomic():
         # Whose end is moved has the card's row: until that is over it is not known what is left to reverse.
         PricedCard.objects.select_for_update(of=("self",)).filter(prices=entry.price_id).first()
+        about = set() if entry.workload_id is None else {entry.workload_id}
+        hold_charges(about)
         posting = _posting_of(entry)
         team = posting.team_account
         if team is None:
@@ -42,8 +46,8 @@ def reverse(entry: LedgerEntry, *, reason: str, actor: Actor, now: datetime) -> 
                 now=now,
             )
         )
-        if entry.workload_id is not None:
-            lost_work.look_again(workload_ids={entry.workload_id})
+        keep_within_limits(about, since=posting.first.started_at, now=now)
+        lost_work.look_again(workload_ids=about)
         record_audit(
             actor=actor,
             action="ledger.reversed",

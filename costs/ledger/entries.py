@@ -23,7 +23,7 @@ def moments_of(row: UsageInterval, pod: PodRecord | None) -> list[datetime]:
     """When the pod began to do something else, as far as it is known, and until when somebody saw it."""
     known = [row.evidenced_until]
     if pod is not None:
-        known += [pod.started_at, pod.deletion_at]
+        known += [pod.started_at, pod.stops_from]
     return [moment.replace(microsecond=0) for moment in known if moment is not None]
 
 
@@ -31,7 +31,7 @@ def phase_at(moment: datetime, pod: PodRecord | None) -> str:
     """What the pod did then; empty where nothing is known of it any more."""
     if pod is None:
         return ""
-    if pod.deletion_at is not None and pod.deletion_at.replace(microsecond=0) <= moment:
+    if pod.stops_from is not None and pod.stops_from.replace(microsecond=0) <= moment:
         return STOPPING
     if pod.started_at is not None and pod.started_at.replace(microsecond=0) <= moment:
         return RUNNING

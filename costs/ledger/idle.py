@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 from uuid import uuid4
 
 from django.db import transaction
-from django.db.models import Min, Q, QuerySet, Sum
+from django.db.models import Exists, Min, OuterRef, Q, QuerySet, Sum
 
 from costs.ledger.accounts import ADJUSTMENT, IDLE, STRANDED, SUPPLY, lane_account
 from costs.ledger.idle_parts import HeldCards, IdlePart, OfferedCards, parts
 from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
-from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, whole
+from costs.pricing import SECONDS_PER_HOUR, PriceSpan, Segment, priced_segments, whole
 from costs.queries import spans_of
 from foundation import leases
 from workloads.models import NodeInterval
@@ -56,6 +56,7 @@ def sweep(*, now: datetime) -> int:
         return 0
     written = _sweep_claimed(cursor, now)
     written += sum(_sweep_marked(priced, cursor, now) for priced in PricedCard.objects.all())
+    _forget_unpriced()
     _claim(now)
     return written
 
@@ -122,6 +123,14 @@ def _sweep_marked(priced: PricedCard, cursor: SupplyCursor, now: datetime) -> in
                     mark.started_at = end
                     mark.save(update_fields=["started_at"])
     return written
+
+
+def _forget_unpriced() -> None:
+    """Marks of cards that never had a price: there is nothing to count again, and a first price marks all of its time."""
+    priced = PricedCard.objects.filter(card=OuterRef("card"), capacity_type=OuterRef("capacity_type"))
+    with transaction.atomic():
+        leases.check()
+        SupplyMark.objects.filter(~Exists(priced)).delete()
 
 
 def _cells(priced: PricedCard, marks: Sequence[SupplyMark], start: datetime, end: datetime) -> Iterator[Cell]:
@@ -215,18 +224,9 @@ def _counted(
         pods[usage.node_name].append(HeldCards(usage.cards, usage.started_at, usage.ended_at))
     for hour, name in cells:
         first, last = max(hour, began_at), hour + HOUR
-        for segment in priced_from(first, last, spans):
+        for segment in priced_segments(first, last, spans):
             for part in parts(segment, _in(segment, nodes[name]), _in(segment, pods[name])):
                 yield _Counted(name, part)
-
-
-def priced_from(start: datetime, end: datetime, spans: Sequence[PriceSpan]) -> Iterator[Segment]:
-    """The parts of `[start, end)` that have a price; what came before the first one has none."""
-    for span in spans:
-        first = max(start, span.start)
-        last = end if span.until is None else min(end, span.until)
-        if first < last:
-            yield Segment(first, last, span)
 
 
 def _in(segment: Segment, rows: Sequence[_Interval]) -> list[_Interval]:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Final
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from django.db import transaction
 
 from costs.ledger.accounts import LOST, lane_account, team_account
-from costs.ledger.postings import COPIED, lines_of_pods, postings_of
+from costs.ledger.excess import hold_charges, keep_within_limits
+from costs.ledger.postings import COPIED, lines_of_pods, opposite, postings_of
 from costs.models import LedgerEntry, LostWork, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, Segment, exact_cost, whole
 from costs.queries import spans_of
@@ -37,10 +38,22 @@ REASONS: Final = {
 
 
 def note(attempt: Attempt) -> None:
-    """Remember an attempt that has ended and lost work; call in the transaction that ends it. Once."""
+    """Remember an attempt that has ended and lost work; call in the transaction that ends it. Once.
+
+    What is credited of it at the most is as the platform's settings say now, whatever they say later.
+    """
     if attempt.lost_seconds > 0 and attempt.workload.units > 0:
-        values = {"workload_id": attempt.workload_id, "cause": attempt.reason}
+        values = {
+            "workload_id": attempt.workload_id,
+            "cause": attempt.reason,
+            "credit_seconds": _most_of(attempt.reason),
+        }
         LostWork.objects.get_or_create(attempt=attempt, defaults=values)
+
+
+def _most_of(cause: str) -> int:
+    """Seconds that are credited of what was lost so, at the most."""
+    return PlatformSettings.current().lost_work_credit_seconds if cause in CREDITED else 0
 
 
 def look_again(*, workload_ids: Collection[int]) -> None:
@@ -86,10 +99,14 @@ def _credit(key: int, *, now: datetime) -> bool:
         # As everywhere, the cards before the rows that hang on them.
         lanes = {(row.card, row.capacity_type) for row in usages.values()}
         spans = {span.price_id: span for lane in sorted(lanes) for span in _locked_spans(*lane)}
+        hold_charges({found.workload_id})
         work = LostWork.objects.select_for_update(of=("self",)).select_related("workload__team").get(pk=key)
         parts = list(_paid_in(found.attempt, usages, spans, found.attempt.lost_seconds))
-        most = PlatformSettings.current().lost_work_credit_seconds if work.cause in CREDITED else 0
-        credited = list(_paid_in(found.attempt, usages, spans, min(found.attempt.lost_seconds, most)))
+        if work.credit_seconds is None:
+            # A process of the release before has noted it.
+            work.credit_seconds = _most_of(work.cause)
+        seconds = min(found.attempt.lost_seconds, work.credit_seconds)
+        credited = list(_paid_in(found.attempt, usages, spans, seconds))
         work.lost_micro_usd = sum(whole(each.exact)[0] for each in _summed(parts))
         _post(work, _summed(credited), now)
         work.due = False
@@ -153,7 +170,7 @@ def _post(work: LostWork, parts: Sequence[_Part], now: datetime) -> None:
     if [(row.started_at, row.ended_at, row.price_id, row.amount_micro_usd) for row in lost] == wanted:
         return
     renamed = {row.transaction_id: uuid4() for row in standing}
-    entries = [_opposite(row, renamed[row.transaction_id], now) for row in standing]
+    entries = [opposite(row, renamed[row.transaction_id], reason=CHANGED, now=now) for row in standing]
     prices = {row.pk: row for row in PricedCard.objects.filter(prices__in=[each[2] for each in wanted])}
     of_price = {price.pk: priced for priced in prices.values() for price in priced.prices.all()}
     work.postings = []
@@ -180,17 +197,5 @@ def _post(work: LostWork, parts: Sequence[_Part], now: datetime) -> None:
             )
     work.credited_micro_usd = sum(each[3] for each in wanted)
     LedgerEntry.objects.bulk_create(entries)
-
-
-def _opposite(row: LedgerEntry, transaction_id: UUID, now: datetime) -> LedgerEntry:
-    return LedgerEntry(
-        **{name: getattr(row, name) for name in COPIED},
-        transaction_id=transaction_id,
-        account=row.account,
-        started_at=row.started_at,
-        ended_at=row.ended_at,
-        amount_micro_usd=-row.amount_micro_usd,
-        reverses=row,
-        reason=CHANGED,
-        posted_at=now,
-    )
+    since = min(row.started_at for row in entries)
+    keep_within_limits({work.workload_id}, since=since, now=now)

@@ -128,6 +128,21 @@ def correction(
     ]
 
 
+def opposite(row: LedgerEntry, transaction_id: UUID, *, reason: str, now: datetime) -> LedgerEntry:
+    """The line that takes this one back as a whole."""
+    return LedgerEntry(
+        **{name: getattr(row, name) for name in COPIED},
+        transaction_id=transaction_id,
+        account=row.account,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        amount_micro_usd=-row.amount_micro_usd,
+        reverses=row,
+        reason=reason,
+        posted_at=now,
+    )
+
+
 def payer_of(posting: Posting) -> str:
     """The account that pays for what of it is evidenced."""
     if posting.disputed or posting.team_account is None:

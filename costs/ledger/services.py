@@ -7,10 +7,12 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q
+from django.db.models.functions import Coalesce
 
 from costs.ledger import lost_work
 from costs.ledger.corrections import Corrections
 from costs.ledger.entries import moments_of, posting
+from costs.ledger.excess import hold_charges, keep_within_limits
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from costs.pricing import PriceSpan, by_day, cut, lines, priced_segments
 from costs.queries import spans_of
@@ -49,11 +51,8 @@ def record_usages(pods: Sequence[PodRecord], *, now: datetime) -> dict[str, Usag
         for usage in intervals.values():
             if (usage.ended_at, usage.evidenced_until) != _end_of(held[usage.pod_uid], usage):
                 wrong.setdefault((usage.card, usage.capacity_type), []).append(usage)
-        # Cards in one order, and before their intervals: two transactions that took them in turns would wait for each other.
-        for card, usages in sorted(wrong.items()):
-            intervals |= _correct(card, usages, held, now)
         if wrong:
-            lost_work.look_again(workload_ids={row.workload_id for rows in wrong.values() for row in rows})
+            intervals |= _correct_all(wrong, held, now)
     return intervals
 
 
@@ -95,12 +94,28 @@ def _interval_of(pod: PodRecord) -> UsageInterval | None:
     )
 
 
-def _correct(
-    card: tuple[str, str], usages: Sequence[UsageInterval], pods: Mapping[str, PodRecord], now: datetime
+def _correct_all(
+    wrong: Mapping[tuple[str, str], Sequence[UsageInterval]], pods: Mapping[str, PodRecord], now: datetime
 ) -> dict[str, UsageInterval]:
-    """Give intervals of one card their ends, and the ledger what that means."""
-    priced = _lock_card(*card)
-    rows = _locked_intervals([usage.pk for usage in usages])
+    """Give intervals, by their cards, their ends, and the ledger what that means."""
+    # All cards in one order, then their intervals, then what is charged: two transactions that took them in turns would
+    # wait for each other.
+    cards = {card: _lock_card(*card) for card in sorted(wrong)}
+    rows = _locked_intervals([usage.pk for usages in wrong.values() for usage in usages])
+    about = {row.workload_id for row in rows}
+    hold_charges(about)
+    since = min(min(row.settled_until, _end_of(pods[row.pod_uid], row)[0] or now) for row in rows)
+    for card, priced in cards.items():
+        _correct(priced, [row for row in rows if (row.card, row.capacity_type) == card], pods, now)
+    keep_within_limits(about, since=since, now=now)
+    lost_work.look_again(workload_ids=about)
+    return {row.pod_uid: row for row in rows}
+
+
+def _correct(
+    priced: PricedCard | None, rows: Sequence[UsageInterval], pods: Mapping[str, PodRecord], now: datetime
+) -> None:
+    """The same of one card, which is locked as its intervals are."""
     spans = spans_of(priced)
     entries: list[LedgerEntry] = []
     for row in rows:
@@ -114,7 +129,6 @@ def _correct(
             if priced is not None:
                 entries += _post(row, priced, spans, pod, now)
     _write(entries, rows, priced)
-    return {row.pod_uid: row for row in rows}
 
 
 def _may_be_posted_otherwise(
@@ -147,7 +161,9 @@ def _write(entries: Sequence[LedgerEntry], rows: Sequence[UsageInterval], priced
 def _post(
     row: UsageInterval, priced: PricedCard, spans: Sequence[PriceSpan], pod: PodRecord | None, now: datetime
 ) -> list[LedgerEntry]:
-    """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`."""
+    """Postings of what is used and priced but not in the ledger, up to the interval's end or `now`. What was used before
+    the first price is passed over for good: `costs.prices.services.room_for` gives it none afterwards.
+    """
     end = row.ended_at or now.replace(microsecond=0)
     segments = list(by_day(priced_segments(row.settled_until, end, spans)))
     if not segments:
@@ -169,7 +185,10 @@ def settle(usage: UsageInterval, *, now: datetime) -> list[LedgerEntry]:
         pod, spans = PodRecord.objects.filter(uid=usage.pod_uid).first(), spans_of(priced)
         entries = [entry for row in rows for entry in _post(row, priced, spans, pod, now)]
         if entries:
+            hold_charges({usage.workload_id})
             _write(entries, rows, priced)
+            since = min(entry.started_at for entry in entries)
+            keep_within_limits({usage.workload_id}, since=since, now=now)
             lost_work.look_again(workload_ids={usage.workload_id})
     return entries
 
@@ -201,7 +220,7 @@ def settle_due(*, now: datetime) -> int:
         Q(valid_until__isnull=True) | Q(valid_until__gt=OuterRef("settled_until")),
         priced__card=OuterRef("card"),
         priced__capacity_type=OuterRef("capacity_type"),
-        valid_from__lte=OuterRef("settled_until"),
+        valid_from__lt=Coalesce(OuterRef("ended_at"), now.replace(microsecond=0)),
     )
     due = UsageInterval.objects.filter(closed | old).filter(Exists(priced))
     due = due.select_related("team", "workload").order_by("pk")

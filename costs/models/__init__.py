@@ -5,7 +5,7 @@ All amounts are integer micro-USD. Prices are per card-hour; a flavor costs its 
 
 from __future__ import annotations
 
-from costs.models.budgets import Budget, BudgetOverride, BudgetPeriod, BudgetReservation
+from costs.models.budgets import Budget, BudgetOverride, BudgetPeriod, BudgetReservation, ChargeLimit
 from costs.models.checks import LaneSum, LedgerCheck, LedgerFault
 from costs.models.ledger import LedgerEntry, WorkloadCharge
 from costs.models.lost import LostWork
@@ -19,6 +19,7 @@ __all__ = [
     "BudgetOverride",
     "BudgetPeriod",
     "BudgetReservation",
+    "ChargeLimit",
     "CostRollup",
     "Facet",
     "Grain",

@@ -117,6 +117,12 @@ class BudgetReservation(models.Model):
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="reservations")
     base_micro_usd = models.BigIntegerField()
     granted_micro_usd = models.BigIntegerField()
+    counts_from = models.DateTimeField(
+        null=True, help_text="From when on what it uses is of this promise; none: all that its pods use."
+    )
+    pods_from = models.DateTimeField(
+        null=True, help_text="Pods that began before it are of an earlier admission; none: no pod is."
+    )
     opened_at = models.DateTimeField()
     stop_asked_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
@@ -146,6 +152,37 @@ class BudgetReservation(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.workload_id}: {self.granted_micro_usd} µUSD"
+
+
+class ChargeLimit(models.Model):
+    """The most that a team pays for what one workload used in a time: what it was promised, when that time was over.
+
+    It outlasts the budget. What the ledger charges beyond it, whenever that turns out, the platform has taken over.
+    """
+
+    workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="charge_limits")
+    counts_from = models.DateTimeField(null=True, help_text="As of its reservation.")
+    counts_until = models.DateTimeField(help_text="When the period of the promise ended.")
+    pods_from = models.DateTimeField(null=True, help_text="As of its reservation.")
+    pods_until = models.DateTimeField(
+        null=True, help_text="When its last pod was gone: pods that began later are of another admission."
+    )
+    ended_at = models.DateTimeField(help_text="When it was over; the excess is posted at that time.")
+    most_micro_usd = models.BigIntegerField()
+    excess_micro_usd = models.BigIntegerField(default=0)
+    transaction_id = models.UUIDField(null=True, help_text="The posting of the excess that stands.")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.CheckConstraint(
+                name="charge_limit_not_negative", condition=Q(most_micro_usd__gte=0, excess_micro_usd__gte=0)
+            ),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.workload_id}: {self.most_micro_usd} µUSD"
 
 
 class BudgetOverride(models.Model):

@@ -14,6 +14,10 @@ class LostWork(models.Model):
     attempt = models.OneToOneField(Attempt, on_delete=models.PROTECT, related_name="lost_work")
     workload = models.ForeignKey(Workload, on_delete=models.PROTECT, related_name="lost_work")
     cause = models.CharField(max_length=40, help_text="The reason with which the attempt ended.")
+    credit_seconds = models.PositiveIntegerField(
+        null=True,
+        help_text="How much of it is credited at the most, by the setting when it was noted.",
+    )
     lost_micro_usd = models.BigIntegerField(
         null=True, help_text="What the team paid for the attempt's seconds since its last checkpoint."
     )

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F, Q
 
 from costs.models import LedgerEntry, Price, PricedCard, UsageInterval
 from foundation import clock
@@ -179,14 +180,28 @@ def room_for(priced: PricedCard, valid_from: datetime, *, end_before: bool = Fal
     With `end_before` the price before it ends where it begins. Raises Conflict for a time that is not free.
     """
     earliest = priced.prices.order_by("valid_from").first()
-    # Before its first price a card was used without any, so nothing of that time is billed.
     if earliest is not None and valid_from < earliest.valid_from:
+        # What ended before the first price is not billed; what ran on is, from that price on, and has passed over the time
+        # before it.
+        passed = UsageInterval.objects.filter(
+            Q(ended_at__isnull=True) | Q(ended_at__gt=valid_from),
+            card=priced.card,
+            capacity_type=priced.capacity_type,
+            started_at__lt=earliest.valid_from,
+            settled_until__gt=F("started_at"),
+        )
+        if passed.exists():
+            raise _already_billed()
         return earliest.valid_from
     if priced.prices.filter(valid_from__gte=valid_from).exists():
         raise Conflict.of_field("valid_from", "A later or equal price exists already.", code="not_latest")
     if LedgerEntry.objects.filter(price__priced=priced, ended_at__gt=valid_from).exists():
-        message = "Usage after that time is already in the ledger."
-        raise Conflict.of_field("valid_from", message, code="already_billed")
+        raise _already_billed()
     if end_before:
         priced.prices.filter(valid_until__isnull=True).update(valid_until=valid_from)
     return None
+
+
+def _already_billed() -> Conflict:
+    message = "Usage after that time is already in the ledger."
+    return Conflict.of_field("valid_from", message, code="already_billed")

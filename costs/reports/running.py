@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import F, OuterRef, Q, Subquery
+from django.db.models.functions import Coalesce
 
 from costs.models import UsageInterval
-from costs.pricing import SECONDS_PER_HOUR, PriceSpan, priced_segments
+from costs.pricing import SECONDS_PER_HOUR, PriceSpan, has_price_at_end, priced_segments
 from costs.queries import PriceBook
 from costs.reports.groups import CostFilters
 from costs.reports.windows import CostWindow, midnight, next_month
@@ -26,7 +27,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Running:
-    """One pod's part that is not posted. The amount is None where something of it has no price."""
+    """One pod's part that is not posted. Not `priced` where its price is not known yet."""
 
     workload_id: int
     team_id: int
@@ -61,7 +62,7 @@ class _Accrual:
     @property
     def priced(self) -> bool:
         segments = list(priced_segments(self.start, self.end, self.spans))
-        return self.start == self.end or (bool(segments) and segments[-1].end == self.end)
+        return has_price_at_end(segments, self.start, self.end)
 
 
 def running(
@@ -84,7 +85,7 @@ def running(
         pod = PodRecord.objects.filter(uid=OuterRef("pod_uid"))
         rows = rows.annotate(
             ready_from=Subquery(pod.values("started_at")[:1]),
-            asked_to_stop=Subquery(pod.values("deletion_at")[:1]),
+            asked_to_stop=Subquery(pod.values(at=Coalesce("deletion_asked_at", "deletion_at"))[:1]),
         )
     else:
         rows = rows.annotate(ready_from=F("started_at"), asked_to_stop=F("ended_at"))

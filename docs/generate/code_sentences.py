@@ -259,6 +259,7 @@ WARNINGS: Mapping[str, str] = MappingProxyType({
     "filled_in": "A field that was left out gets a value.",
     "image_tag_latest": "The image has no tag, or `latest`: a retry may run other code.",
     "metric_type_guessed": "How the value of the query is shared among replicas was not said.",
+    "no_price": "No price is set for what is asked for, so that the team's budget does not hold it.",
     "no_prometheus": "The trigger asks Prometheus, and the portal has none.",
     "one_replica_on_spot": "The only replica is on capacity that may be taken away.",
     "query_not_tried": "The query could not be tried now.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, cast
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib import messages
@@ -13,6 +14,7 @@ from django.urls import reverse
 from typing_extensions import override
 
 from console.pages import panels as page_panels
+from console.pages.bulk import WorkloadBulkPage
 from console.pages.detail import (
     CommandPage,
     PageCommand,
@@ -39,6 +41,7 @@ from inference.errors import RevisionMoved, RolloutBlocked
 from inference.models import Endpoint, EndpointRevision
 from inference.now import EndpointNow, endpoint_now, wanted_of
 from inference.pages.forms import EndpointForm, take_over, values_of
+from inference.pages.list_states import ENDPOINT_STATES, state_of
 from inference.pages.revisions import change_look, chosen_rollout, looks_of, moved_look
 from inference.pages.scaling_actions import EndpointPage, scaler_commands
 from inference.serializers import EndpointSerializer
@@ -55,25 +58,36 @@ from teams.actors import actor_of
 from teams.models import Team, User
 from teams.permissions import check_can_submit
 from workloads.models import Workload
+from workloads.naming import free_name
 from workloads.placement import Placement
 from workloads.podspec.pod_template import ManifestSet
 from workloads.podspec.specs import ContainerSpec
 
 TABS = (
-    Tab("overview", "Overview"),
-    Tab("try", "Try it"),
-    Tab("analytics", "Analytics"),
-    Tab("gpus", "GPUs"),
+    Tab(
+        "overview",
+        "Overview",
+        parts=(Tab("overview", "Now"), Tab("pods", "Pods"), Tab("events", "Events")),
+    ),
+    Tab("analytics", "Analytics", parts=(Tab("analytics", "Requests and replicas"), Tab("gpus", "GPUs"))),
     Tab("logs", "Logs"),
-    Tab("revisions", "Revisions"),
-    Tab("update", "Settings"),
-    Tab("access", "Access"),
     Tab("cost", "Usage & cost"),
-    Tab("events", "Events"),
-    Tab("pods", "Pods"),
-    Tab("manifests", "Manifests"),
-    Tab("spec", "Spec"),
+    Tab(
+        "update",
+        "Settings & revisions",
+        parts=(
+            Tab("update", "Settings", steers=True),
+            Tab("revisions", "Revisions"),
+            Tab("access", "Access"),
+            Tab("manifests", "Manifests"),
+            Tab("spec", "Spec"),
+        ),
+    ),
 )
+MOVED: Mapping[str, tuple[str, str]] = {"try": ("overview", "#try"), "settings": ("update", "#tabs")}
+"""Other names of what stands in a tab, and where in it."""
+RANGE_NAMES = ("range", "from", "to", "zone", "table")
+"""Parameters of an address that say which time the drawings are of and how, which every tab keeps."""
 TRY_METHODS = ("POST", "GET", "PUT", "PATCH", "DELETE")
 EXAMPLE: Mapping[str, str] = {
     "capacity": "on-demand",
@@ -113,12 +127,27 @@ class EndpointListPage(WorkloadListPage):
 
     kind = KIND
     template = "inference/endpoint_list.html"
+    states = ENDPOINT_STATES
+    state_name = "state"
 
 
 class EndpointExportPage(WorkloadExportPage):
     """The same endpoints as a CSV file."""
 
     kind = KIND
+    states = ENDPOINT_STATES
+    state_name = "state"
+
+
+class EndpointBulkPage(WorkloadBulkPage):
+    """Delete or label all the endpoints that a list shows with its filters; how many are deleted has to be typed."""
+
+    kind = KIND
+    states = ENDPOINT_STATES
+    state_name = "state"
+    list_name = "inference:endpoint-list"
+    cancel_words = ("Delete", "being deleted")
+    confirms = True
 
 
 class EndpointNewPage(SubmitPage):
@@ -134,7 +163,8 @@ class EndpointNewPage(SubmitPage):
         if (workload := self.filled_from(request)) is None:
             return dict(EXAMPLE)
         spec = wanted_of(workload).spec
-        return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": workload.name}
+        name = free_name(workload.name, kind=KIND, team=workload.team)
+        return {**EXAMPLE, **values_of(spec), "team": workload.team.slug, "name": name}
 
     @override
     def preview(self, form: ContainerForm, team: Team, request: HttpRequest) -> Card:
@@ -168,11 +198,20 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
     template = "inference/endpoint_detail.html"
     tabs = TABS
     panels = {
-        **page_panels.SHARED_PANELS,
+        **{name: panel for name, panel in page_panels.SHARED_PANELS.items() if name != "cost"},
         "revisions": _revisions,
         "update": _settings,
         "manifests": _manifests,
     }
+    fragments = WorkloadDetailPage.fragments | {"figures", "try"}
+
+    @override
+    def get(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
+        if (moved := MOVED.get(request.GET.get("tab", ""))) is not None:
+            query = request.GET.copy()
+            query["tab"], place = moved
+            return see_other(f"{request.path}?{query.urlencode()}{place}")
+        return super().get(request, public_id)
 
     @override
     def read(self, workload: Workload) -> EndpointNow:
@@ -194,6 +233,8 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
             "spec": now.wanted.spec,
             "endpoint_url": gateway_url(asked.workload),
             "pods_ready": now.ready,
+            "state": state_of(asked.workload),
+            "range_query": _range_query(asked.request),
         }
 
     @override
@@ -228,6 +269,11 @@ class EndpointDetailPage(EndpointPage, WorkloadDetailPage[EndpointNow]):
                 danger=True,
             ),
         ]
+
+
+def _range_query(request: HttpRequest) -> str:
+    """The part of the address that says which time is drawn; empty where it says nothing of it."""
+    return urlencode([(name, request.GET[name]) for name in RANGE_NAMES if request.GET.get(name)])
 
 
 class EndpointStopPage(EndpointPage, CommandPage):

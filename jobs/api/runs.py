@@ -17,7 +17,7 @@ from console.api.response_serializers import SubmittedSerializer, WorkloadSerial
 from console.api.waits import Waits, wait_parameter
 from console.api.workloads import ENDED, command, previewed
 from controller import services
-from controller.hints import hints_of
+from controller.hints import hints_of, money_hints
 from foundation import clock
 from foundation.http.chosen import FIELDS
 from foundation.http.etag import expected_versions
@@ -140,7 +140,8 @@ class TrainingRunViewSet(GpuMetricsAction, RightSizeAction, BulkActions):
             now=now,
             replaces=body.replaced_id,
         )
-        hints = hints_of(body.to_spec(), sized=run.parsed)
+        spec = body.to_spec()
+        hints = [*money_hints(run.parsed, team=team, now=now), *hints_of(spec, sized=run.parsed)]
         return self.made(run.workload.public_id, hints=hints, now=now)
 
     @extend_schema(request=RunOrSweepSerializer, responses=PreviewSerializer)

@@ -38,7 +38,7 @@ from jobs.importing import import_manifest
 from jobs.imports import Imported
 from jobs.matrix import Matrix, text_of
 from jobs.models import TrainingRun
-from jobs.queries import enabled_templates, free_name, template_named
+from jobs.queries import enabled_templates, template_named
 from jobs.services import preview_training_run, submit_training_run
 from jobs.specs import TrainingRunSpec
 from jobs.sweeps.card import preview_sweep
@@ -49,6 +49,7 @@ from teams.actors import actor_of
 from teams.models import Team, User
 from telemetry.size_advice import right_size_of
 from workloads.models import Checkpoint, Workload
+from workloads.naming import free_name
 
 BESIDE = ("training_run__origin", "training_run__sweep")
 """What is read with a run."""
@@ -114,7 +115,7 @@ class RunNewPage(SubmitPage):
         if request.GET.get("right_size") == "1":
             advice = right_size_of(workload, now=clock.now()).advice
             spec = {**spec, **(advice.changes if advice else {})}
-        name = free_name(workload.name, workload.team)
+        name = free_name(workload.name, kind=KIND, team=workload.team)
         return {**values, **values_of(spec), "team": workload.team.slug, "name": name}
 
     def _of_template(self, request: HttpRequest) -> Mapping[str, Any]:

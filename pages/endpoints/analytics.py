@@ -11,9 +11,21 @@ from typing import Any, Final, TypeVar
 from console.pages.reading import PageReading
 from gateway.series import Summary, classes_by_step, request_series
 from inference.models import ScaleSample
+from inference.now import EndpointNow
 from inference.queries import scale_samples
-from pages.charts import Chart, ChartSeries, Mark, draw, number_words
-from pages.time_ranges import RANGES, TimeRange, read_range
+from inference.triggers import (
+    CPU,
+    CRON,
+    GPU_UTILIZATION,
+    IN_FLIGHT,
+    PROMETHEUS,
+    QUEUE_DEPTH,
+    QUEUE_LATENCY,
+    REQUESTS_PER_SECOND,
+)
+from pages.charts import Chart, ChartSeries, Mark, draw, number_words, table_of
+from pages.ranges_asked import range_facts
+from pages.time_ranges import TimeRange
 from workloads.models import Workload
 
 DECISIONS_MAX: Final = 50
@@ -40,7 +52,9 @@ class ScaleDecision:
 
     @property
     def text(self) -> str:
-        return f"{self.at:%Y-%m-%d %H:%M:%S} UTC\n{self.before} to {self.after} replicas\n{self.why}"
+        """`Scaled 1 → 3: 11 requests in flight a replica, target 4`."""
+        said = f"Scaled {self.before} → {self.after}"
+        return f"{said}: {self.why}" if self.why else said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +69,27 @@ class RevisionRow:
     p99: str
 
 
-def analytics_panel(asked: PageReading[Any]) -> dict[str, Any]:
+def analytics_panel(asked: PageReading[EndpointNow]) -> dict[str, Any]:
     """Charts, and the same in tables. Raises Malformed for a range that is none."""
-    shown = read_range(asked.request.GET, now=asked.now)
+    facts = range_facts(asked)
+    shown = facts["shown"]
     calls = request_series(endpoint=asked.workload, begin=shown.begin, end=shown.end, step=shown.step)
     samples = scale_samples(asked.workload, begin=shown.begin, end=shown.end)
-    decisions = decisions_of(samples)
+    decisions = decisions_of(samples, trigger=trigger_of(asked))
     by_step = _steps(calls.by_step, shown, asked.now)
     classes = [None if step is None else step.classes for step in by_step]
+    charts = [
+        replicas_chart(samples, decisions, shown, now=asked.now),
+        metric_chart(samples, decisions, shown, now=asked.now),
+        calls_chart(classes, shown),
+        latency_chart(by_step, shown),
+    ]
+    tabled = "table" in asked.request.GET
+    marks = _marks(decisions)
     return {
-        "shown": shown,
-        "ranges": list(RANGES),
-        "charts": [
-            replicas_chart(samples, decisions, shown, now=asked.now),
-            metric_chart(samples, decisions, shown, now=asked.now),
-            calls_chart(classes, shown),
-            latency_chart(by_step, shown),
-        ],
+        **facts,
+        "charts": charts,
+        "chart_table": table_of(charts, marks, step=shown.step, zone=shown.zone) if tabled else None,
         "decisions": decisions[::-1][:DECISIONS_MAX],
         "revision_rows": [
             _revision_row(number, calls.revisions[number]) for number in sorted(calls.revisions, reverse=True)
@@ -93,14 +111,34 @@ def _steps(by_step: Mapping[datetime, Of], shown: TimeRange, now: datetime) -> l
     return [by_step.get(moment) for moment in shown.moments if moment + shown.step <= now]
 
 
-def decisions_of(samples: Sequence[ScaleSample]) -> list[ScaleDecision]:
-    """Where the wanted number of replicas changed, oldest first."""
+def trigger_of(asked: PageReading[EndpointNow]) -> str:
+    """By what it scales; empty where it has a fixed number of replicas."""
+    scaling = asked.own.spec.scaling
+    return scaling.trigger if scaling is not None else ""
+
+
+def decisions_of(samples: Sequence[ScaleSample], *, trigger: str = "") -> list[ScaleDecision]:
+    """Where the wanted number of replicas changed, oldest first; `trigger` is by what it scales now."""
     return [
-        ScaleDecision(at=new.at, before=old.desired, after=new.desired, why=_why(new))
+        ScaleDecision(at=new.at, before=old.desired, after=new.desired, why=_why(old, new, trigger))
         for old, new in pairwise(samples)
         if old.desired != new.desired
     ]
 
+
+_MEASURED: Final[Mapping[str, str]] = {
+    IN_FLIGHT: "requests in flight a replica",
+    REQUESTS_PER_SECOND: "requests a second a replica",
+    QUEUE_DEPTH: "requests waiting in a replica's queue",
+    QUEUE_LATENCY: "ms in the server's queue",
+    GPU_UTILIZATION: "% GPU utilization",
+    CPU: "% of the CPU that it asks for",
+    PROMETHEUS: "by its own query",
+    CRON: "replicas by its schedule",
+}
+"""What the number is that a scaler goes by. Of totals the cluster tells the share of one replica."""
+BY_TARGET: Final = frozenset({"ReadyForNewScale", "SucceededRescale", "DesiredWithinRange"})
+"""Reasons that say no more than the number and its target do."""
 
 _WHY: Final[Mapping[str, str]] = {
     "ScalerNotActive": "nobody called for the cool-down",
@@ -111,19 +149,21 @@ _WHY: Final[Mapping[str, str]] = {
     "ScaleDownLimit": "not faster than its scaler may shrink",
     "ScaleDownStabilized": "recent load counts, too",
     "ScaleUpStabilized": "a short peak does not count",
-    "ReadyForNewScale": "by its target",
-    "SucceededRescale": "by its target",
-    "DesiredWithinRange": "by its target",
 }
 """What the reasons of KEDA and of the cluster's autoscaler mean; any other reason is shown as it is."""
 
 
-def _why(sample: ScaleSample) -> str:
-    reason = _WHY.get(sample.reason, sample.reason)
-    if sample.metric is None or sample.target is None:
-        return reason
-    sentence = f"metric {number_words(sample.metric)} against {number_words(sample.target)}"
-    return f"{sentence}; {reason}" if reason else sentence
+def _why(old: ScaleSample, new: ScaleSample, trigger: str) -> str:
+    """What the scaler saw, and what held it back; of another size than it was allowed before, that."""
+    parts = []
+    if (old.minimum, old.maximum) != (new.minimum, new.maximum):
+        parts.append(f"it may have {new.minimum} to {new.maximum} replicas now")
+    if new.metric is not None and new.target is not None:
+        measured = _MEASURED.get(trigger, "by its metric")
+        parts.append(f"{number_words(new.metric)} {measured}, target {number_words(new.target)}")
+    if new.reason and new.reason not in BY_TARGET:
+        parts.append(_WHY.get(new.reason, new.reason))
+    return "; ".join(parts)
 
 
 def replicas_chart(
@@ -144,6 +184,8 @@ def replicas_chart(
             ChartSeries(name="most", look="series-f", values=_values(held, "maximum"), stepped=True),
         ],
         marks=_marks(decisions),
+        whole=True,
+        zone=shown.zone,
     )
 
 
@@ -162,6 +204,7 @@ def metric_chart(
             ChartSeries(name="target", look="series-f", values=_values(held, "target"), stepped=True),
         ],
         marks=_marks(decisions),
+        zone=shown.zone,
     )
 
 
@@ -184,6 +227,7 @@ def calls_chart(by_step: Sequence[Mapping[int, int] | None], shown: TimeRange) -
             if number in numbers
         ],
         least_top=0.1,
+        zone=shown.zone,
     )
 
 
@@ -199,6 +243,7 @@ def latency_chart(by_step: Sequence[Summary | None], shown: TimeRange) -> Chart:
             for name, look in QUANTILES
         ],
         unit=" ms",
+        zone=shown.zone,
     )
 
 

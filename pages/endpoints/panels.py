@@ -9,7 +9,7 @@ from pages.endpoints.access import access_panel
 from pages.endpoints.analytics import analytics_panel
 from pages.endpoints.overview import overview_panel
 from pages.endpoints.rows import endpoint_rows
-from pages.endpoints.try_it import try_panel
+from pages.endpoints.usage import usage_panel
 
 
 def register() -> None:
@@ -17,5 +17,5 @@ def register() -> None:
     register_panel(KIND, "overview", overview_panel)
     register_panel(KIND, "analytics", analytics_panel)
     register_panel(KIND, "access", access_panel)
-    register_panel(KIND, "try", try_panel)
+    register_panel(KIND, "cost", usage_panel)
     register_row_facts(KIND, endpoint_rows)

@@ -11,6 +11,7 @@ from django.db.models.functions import Coalesce
 
 from gateway.series import Summary, summaries_since
 from inference.models import EndpointRevision
+from inference.pages.list_states import state_of
 from pages.charts import number_words
 from pages.endpoints.analytics import failed_percent
 from workloads.models import PodRecord, Workload
@@ -32,6 +33,7 @@ def endpoint_rows(workloads: Sequence[Workload], now: datetime) -> Mapping[int, 
             "ready": known[workload.pk].ready_pods,
             "replicas": _replicas(known[workload.pk].spec),
             "image": known[workload.pk].spec["image"],
+            "state": state_of(workload),
             "calls": calls.get(workload.pk),
             **_of_calls(calls.get(workload.pk)),
         }

@@ -22,12 +22,8 @@ LABELS: Final[Mapping[str, str]] = {
     CHAT: "Chat (OpenAI)",
     PREDICTIONS: "Predictions (TorchServe)",
 }
-OF_RUNTIME: Final[Mapping[str, str]] = {
-    "triton": OPEN_INFERENCE,
-    "vllm": CHAT,
-    "torchserve": PREDICTIONS,
-}
 INPUTS_MAX: Final = 16
+MODELS_MAX: Final = 20
 WHOLE: Final = frozenset({"INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64"})
 DATATYPES: Final = ("FP32", "FP64", "FP16", "BF16", *sorted(WHOLE), "BOOL", "BYTES")
 _EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -56,10 +52,9 @@ class Tensor:
     data: str = ""
 
 
-def modes_of(runtime: str) -> list[str]:
-    """The forms that make sense for a runtime, the likeliest first; raw always works."""
-    form = OF_RUNTIME.get(runtime)
-    return [form, RAW] if form else [RAW, OPEN_INFERENCE]
+def modes_of(protocol: str) -> list[str]:
+    """The forms that make sense for a protocol, which is empty if it is not known; the likeliest first, raw always works."""
+    return [protocol, RAW] if protocol else [RAW, OPEN_INFERENCE, CHAT]
 
 
 def build(mode: str, values: Mapping[str, str]) -> Request:
@@ -73,10 +68,28 @@ def build(mode: str, values: Mapping[str, str]) -> Request:
     raise Invalid.of_field("mode", f"There is no such form. There is: {', '.join(LABELS)}.")
 
 
-def example_of(runtime: str, model: str) -> Request | None:
-    """A request such as the servers of the runtime answer; None where its protocol is not known."""
-    form = OF_RUNTIME.get(runtime)
-    return build(form, {"model": model, **_EXAMPLES[form]}) if form else None
+def example_of(protocol: str, model: str) -> Request | None:
+    """A request such as servers of the protocol answer; None for one that is not known."""
+    return build(protocol, {"model": model, **_EXAMPLES[protocol]}) if protocol else None
+
+
+def example_values(protocol: str) -> Mapping[str, str]:
+    """What stands in the form of a protocol to begin with; nothing for one that is not known."""
+    return _EXAMPLES.get(protocol, {})
+
+
+def models_path(protocol: str) -> str:
+    """Where a server of the protocol lists the models that it serves. Raises Invalid where there is no such place."""
+    if protocol != CHAT:
+        raise Invalid.of_field("mode", "Servers of this protocol list their models nowhere.")
+    return "/v1/models"
+
+
+def models_in(listed: Any) -> list[str]:
+    """The names in such a list; empty for what is none."""
+    items = listed.get("data") if isinstance(listed, dict) else None
+    names = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [name for name in names if isinstance(name, str) and name][:MODELS_MAX]
 
 
 def metadata_path(model: str) -> str:

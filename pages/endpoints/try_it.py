@@ -18,8 +18,8 @@ from foundation.errors import Invalid, NotFound, PortalError
 from gateway.invocations import BUSY, RETRY_SECONDS, WAKING, Call, try_endpoint
 from inference.now import EndpointNow, wanted_of
 from inference.pages.endpoints import TRY_METHODS, EndpointDetailPage
-from inference.runtimes import VLLM
 from pages.endpoints import try_forms
+from pages.endpoints.protocols import model_of, protocol_of
 from pages.endpoints.snippets import content_type, curl_of, python_of
 from pages.endpoints.try_forms import RAW, Request, Tensor
 from teams.models import User
@@ -65,10 +65,11 @@ class TriedAnswer:
 class TryItPage(EndpointDetailPage):
     """POST sends what was typed and shows the answer under the form; the form keeps what was typed.
 
-    `action=describe` asks the server for its inputs instead, `action=raw` shows the request as it would be sent.
+    `action=describe` asks the server for its inputs instead, `action=models` for its models, `action=raw` shows the request
+    as it would be sent.
     """
 
-    tab = "try"
+    tab = "overview"
     fragments = EndpointDetailPage.fragments | {"answer"}
 
     def post(self, request: HttpRequest, public_id: UUID) -> HttpResponse:
@@ -82,6 +83,8 @@ class TryItPage(EndpointDetailPage):
         try:
             if typed.get("action") == "describe":
                 outcome["described"] = _describe(user, public_id, typed)
+            elif typed.get("action") == "models":
+                outcome |= _models(user, public_id, typed)
             else:
                 sent = _request(typed)
                 if typed.get("action") == "raw":
@@ -111,30 +114,27 @@ def try_panel(asked: PageReading[EndpointNow]) -> dict[str, Any]:
     workload, spec = asked.workload, asked.own.wanted.spec
     example = _example(workload, spec)
     raw = {"method": example.method, "path": example.path, "body": example.body}
-    typed = {"model": _model(workload, spec), **raw, **asked.request.GET.dict()}
+    given = asked.request.GET.dict()
+    begun = try_forms.example_values(given.get("mode") or protocol_of(spec))
+    typed = {"model": _model(workload, spec), **begun, **raw, **given}
     return try_facts(workload, spec, typed, example)
 
 
 def _example(workload: Workload, spec: Mapping[str, Any]) -> Request:
     """What the forms and the snippets begin with."""
-    return try_forms.example_of(spec.get("runtime", ""), _model(workload, spec)) or EXAMPLE
+    return try_forms.example_of(protocol_of(spec), _model(workload, spec)) or EXAMPLE
 
 
 def _model(workload: Workload, spec: Mapping[str, Any]) -> str:
     """What its server calls the model, as far as the request says."""
-    options, brought = spec.get("runtime_options") or {}, spec.get("model") or {}
-    named = (options.get("models") or [""])[0].partition("=")[0]
-    if spec.get("runtime") == VLLM and (brought.get("claim") or brought.get("uri")):
-        # It calls a model by its folder unless it is told a name.
-        named = "/".join(part for part in (brought.get("path"), named) if part)
-    return str(options.get("served_model_name") or named or workload.name)
+    return model_of(spec, otherwise=workload.name)
 
 
 def try_facts(
     workload: Workload, spec: Mapping[str, Any], typed: Mapping[str, str], sent: Request
 ) -> dict[str, Any]:
     """What the console shows: its forms, what stands in them, and the same request for other programs."""
-    modes = try_forms.modes_of(spec.get("runtime", ""))
+    modes = try_forms.modes_of(protocol_of(spec))
     chosen = typed.get("mode", "")
     url = gateway_url(workload)
     return {
@@ -193,6 +193,23 @@ def _describe(user: User, public_id: UUID, typed: dict[str, str]) -> str:
     if tensors:
         return ""
     return f"{path} names no inputs: {answer.problem or f'the server answered {answer.status}'}"
+
+
+def _models(user: User, public_id: UUID, typed: dict[str, str]) -> dict[str, Any]:
+    """Puts the first model that the server itself names into the form, and tells all of them, or why there is none.
+
+    Raises Invalid for a protocol without such a list.
+    """
+    path = try_forms.models_path(typed["mode"])
+    answer = _ask(user, public_id, Request(method="GET", path=path, body=""))
+    names = try_forms.models_in(_json(answer.body)) if answer.good else []
+    if not names:
+        return {
+            "described": f"{path} names no models: {answer.problem or f'the server answered {answer.status}'}"
+        }
+    if typed.get("model") not in names:
+        typed["model"] = names[0]
+    return {"model_names": names}
 
 
 def _ask(user: User, public_id: UUID, sent: Request) -> TriedAnswer:

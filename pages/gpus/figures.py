@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from console.pages.panels import register_panel
@@ -12,7 +12,8 @@ from console.pages.reading import PageReading
 from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from pages.charts import Chart, ChartSeries, Mark, draw, number_words
-from pages.time_ranges import LONGEST, RANGES, SHORTEST, TimeRange, read_range
+from pages.ranges_asked import range_facts, zone_of
+from pages.time_ranges import LONGEST, SHORTEST, TimeRange, read_range
 from telemetry.gpu_metrics import XID_MEANINGS
 from telemetry.gpu_series import CardTotal, GpuCard, GpuFigures, GpuSeries, gpu_series
 from telemetry.size_advice import right_size_of
@@ -67,8 +68,7 @@ def gpu_panel(asked: PageReading[Any]) -> dict[str, Any]:
     totals = {name: {each.card: each for each in figures.totals()} for name, figures in by_name.items()}
     marks = _marks(asked)
     return {
-        "shown": shown,
-        "ranges": list(RANGES),
+        **range_facts(asked, shown=shown),
         "gpus": series,
         "right_size": right_size_of(asked.workload, now=asked.now) if _was_run(asked.workload) else None,
         "charts": [_chart(by_name[name], series, shown, marks) for name in DRAWN if name in by_name],
@@ -87,15 +87,15 @@ def range_of(asked: PageReading[Any]) -> TimeRange:
     """What the address says; else of what has ended its whole time, as far as a page shows one."""
     workload, values = asked.workload, asked.request.GET
     if not workload.is_final or any(values.get(name) for name in ("range", "from", "to")):
-        return read_range(values, now=asked.now)
-    return _whole(workload, asked.now)
+        return read_range(values, now=asked.now, zone=zone_of(asked.request))
+    return _whole(workload, asked.now, zone=zone_of(asked.request))
 
 
-def _whole(workload: Workload, now: datetime) -> TimeRange:
+def _whole(workload: Workload, now: datetime, *, zone: tzinfo) -> TimeRange:
     end = workload.finished_at or now
     begin = max(workload.started_at or workload.created_at, end - LONGEST + timedelta(minutes=1))
     begin = min(begin, end - SHORTEST)
-    return read_range({"from": _text(begin), "to": _text(end)}, now=now)
+    return read_range({"from": _text(begin), "to": _text(end)}, now=now, zone=zone)
 
 
 def _text(moment: datetime) -> str:
@@ -104,10 +104,7 @@ def _text(moment: datetime) -> str:
 
 def _marks(asked: PageReading[Any]) -> list[Mark]:
     """The moves of its phase, as its timeline has them."""
-    return [
-        Mark(at=moved.at, text=f"{moved.at:%Y-%m-%d %H:%M:%S} UTC\n{moved.to_phase}: {moved.reason}")
-        for moved in asked.past
-    ]
+    return [Mark(at=moved.at, text=f"{moved.to_phase}: {moved.reason}") for moved in asked.past]
 
 
 def _chart(figures: GpuFigures, series: GpuSeries, shown: TimeRange, marks: Sequence[Mark]) -> Chart:
@@ -130,6 +127,7 @@ def _chart(figures: GpuFigures, series: GpuSeries, shown: TimeRange, marks: Sequ
         marks=marks,
         unit=unit,
         least_top=TOPS.get(figures.metric.unit, 1.0),
+        zone=shown.zone,
     )
 
 

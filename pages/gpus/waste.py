@@ -1,4 +1,4 @@
-"""Idle GPUs and capacity as plain tables."""
+"""Idle GPUs and open alerts as plain tables."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views import View
 
-from console.api.capacity import capacity, nodes
 from console.pages.queries import teams_of
 from foundation import clock
 from foundation.http.query import check_query_parameters, one
 from teams.permissions import has_global_role
 from telemetry.queries import idle_list, rules_shown_to, visible_alerts, visible_holds
 from telemetry.rules import IDLE, title_of_rule
-from workloads.nodes.capacity import observe
 
 ALERTS_SHOWN: Final = 100
 
@@ -42,13 +40,3 @@ class IdlePage(LoginRequiredMixin, View):
             "team": team,
         }
         return render(request, "portal/idle.html", context)
-
-
-class CapacityPage(LoginRequiredMixin, View):
-    """GET: what the cluster offers of each flavor, what is free and in which blocks, and every node with GPUs."""
-
-    def get(self, request: HttpRequest) -> HttpResponse:
-        check_query_parameters(request, ())
-        known = observe()
-        context = {"flavors": capacity(known), "nodes": nodes(known)}
-        return render(request, "portal/capacity.html", context)

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 from csp.constants import NONE, SELF
 
 from portal.folders import Folders
-from portal.settings import env, queues, stores
+from portal.settings import env, queues, stores, told
+from portal.settings.http_limits import RANGES
 
 BASE_DIR = env.BASE_DIR
 ENVIRONMENT = env.load()
@@ -39,6 +40,20 @@ ALLOWED_HOSTS = [
         if (host := urlsplit(url).hostname)
     ),
 ]
+
+# What the page of settings says of the environment: values that nobody gave, as they are made up here.
+ENVIRONMENT_TOLD = told.told(
+    env.for_child(),
+    {
+        "PORTAL_BIND": ENVIRONMENT.bind,
+        "PORTAL_DATA_DIR": DATA_DIR,
+        "PORTAL_INTERNAL_URL": INTERNAL_URL,
+        "PORTAL_LIVE_BIND": ENVIRONMENT.live_bind,
+        "PORTAL_LIVE_URL": LIVE_URL,
+        "PORTAL_PUBLIC_URL": PUBLIC_URL,
+        **{env.http_variable(name): getattr(ENVIRONMENT.http, name) for name in RANGES},
+    },
+)
 
 # --- the cluster
 
@@ -119,6 +134,7 @@ INSTALLED_APPS = [
     "gateway",
     "notices",
     "telemetry",
+    "console",
     "controller",
     "quotas",
     "costs",

@@ -7,10 +7,12 @@ from fractions import Fraction
 import pytest
 
 from controller.hints import hints_of
+from costs.models import Price
 from foundation import clock
 from jobs.models import TrainingRun
 from jobs.specs import TrainingRunSpec
 from tests.api.bench import ENDPOINTS, RUNS, problem
+from tests.costs.budget_world import budget_for
 from tests.factories.catalogue import make_flavor, make_node, make_quota
 from tests.factories.submitted import endpoint_body, make_pod, move, run_body
 from tests.factories.teams import api_client
@@ -49,6 +51,22 @@ def test_what_is_seldom_meant_is_told_and_not_refused(bench, body, hint):
     assert hinted(bench, **QUIET, **body) == [hint]
     assert hinted(bench, RUNS, **QUIET, **body) == [hint]
     assert hinted(bench, f"{ENDPOINTS}preview/", endpoint_body, **QUIET, **body) == [hint]
+
+
+def test_a_team_with_a_budget_is_told_that_what_it_asks_for_has_no_price(bench):
+    assert hinted(bench, **QUIET) == []
+    budget_for(bench.team)
+    assert hinted(bench, **QUIET) == [], "a price is set"
+    Price.objects.all().delete()
+    runs, endpoints = ((PREVIEW, RUNS), run_body), ((f"{ENDPOINTS}preview/", ENDPOINTS), endpoint_body)
+    for path, make in ((path, make) for paths, make in (runs, endpoints) for path in paths):
+        response = bench.client.post(path, make("vision", **QUIET)).json()
+        assert [(hint["field"], hint["code"]) for hint in response["warnings"]] == [("flavor", "no_price")]
+        assert response["warnings"][0]["message"] == (
+            "No price is set for a100-40gb (on-demand), so nothing of it counts in the budget of team vision: ask a quota "
+            "manager for one."
+        )
+    assert hinted(bench, cpu="1", memory="1Gi") == [], "without a GPU nothing costs money"
 
 
 @pytest.mark.parametrize("image", ["train:1", "train:latest@sha256:" + "0" * 64, "localhost:5000/train:1"])

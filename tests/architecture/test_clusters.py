@@ -46,6 +46,8 @@ ENTRIES = {
     "console/api/secrets.py TeamSecretView.put": TEAM,
     "console/api/volumes.py TeamVolumesView.get": TEAM,
     "console/api/volumes.py TeamVolumesView.post": TEAM,
+    "console/pages/preflight.py PreflightPage.get": LACKS,
+    "console/pages/preflight.py PreflightPage.post": LACKS,
     "console/pages/secrets.py SecretDeletePage.post.delete": TEAM,
     "console/pages/secrets.py _register": TEAM,
     "console/pages/secrets.py _write": TEAM,

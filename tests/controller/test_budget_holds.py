@@ -72,6 +72,19 @@ def test_what_stopping_takes_beyond_the_promise_is_the_platforms(quick):
     assert spent(bench) + excess.amount_micro_usd == held
 
 
+def test_stopping_begins_when_the_pod_is_asked_to_and_not_when_its_grace_period_ends(quick):
+    bench = quick
+    PlatformSettings.objects.update(grace_seconds=30)
+    budget = budget_for(bench.team, 5_000)
+    run = bench.running(env={"BED_RUN_SECONDS": 600, "BED_STOP_SECONDS": 2})
+    change_budget(budget=budget, changes={"amount_micro_usd": 1 * USD}, actor=SETUP, now=clock.now())
+    bench.until(run, lambda run: run.phase == "Suspended", 40)
+    (line,) = LedgerEntry.objects.filter(account__startswith="team:", phase="stopping")
+    pod = run.pods.get()
+    assert (line.started_at, line.ended_at) == (pod.deletion_asked_at, pod.ended_at.replace(microsecond=0))
+    assert 1 <= (line.ended_at - line.started_at).total_seconds() <= 20
+
+
 def test_a_promise_is_extended_from_what_is_given_on_top(quick):
     bench = quick
     budget = budget_for(bench.team, 60)

@@ -33,6 +33,8 @@ END = HOURS * 3600
 EVENTS_OF_A_WORLD = 10_000
 WORLDS = drawn(usual=1, landing=2, soak=100)
 GPU = "nvidia.com/gpu"
+UNPRICED_AT_FIRST = "shared"
+"""The card that gets its first price while pods run on it."""
 
 
 def at(second):
@@ -136,7 +138,8 @@ class World:
         for lane, fraction in self.fractions.items():
             flavor = make_flavor(lane, fraction=fraction)
             self.runs[lane] = [make_workload(flavor=flavor, units=1) for _ in range(4)]
-            self.price(lane, -3600)
+            if lane != UNPRICED_AT_FIRST:
+                self.price(lane, -3600)
 
     def down_times(self):
         starts = sorted(self.random.sample(range(3600, END - 7200, 600), 3))
@@ -158,7 +161,7 @@ class World:
         self.prices[lane].append((second, amount))
 
     def price_at(self, lane, second):
-        return [amount for start, amount in self.prices[lane] if start <= second][-1]
+        return [0, *(amount for start, amount in self.prices[lane] if start <= second)][-1]
 
     def prices_until(self, lane):
         """For every second the sum of the prices of those before it."""
@@ -177,6 +180,7 @@ class World:
         for lane in self.fractions:
             for second in self.random.sample(range(3600, END), 2):
                 self.actions.append((self.up(second), 4, lambda now, lane=lane: self.price(lane, now + 30)))
+        self.actions.append((self.up(2700), 4, lambda now: self.price(UNPRICED_AT_FIRST, now)))
         while self.events < EVENTS_OF_A_WORLD:
             self.plan_pod()
         for start, end in self.down:
@@ -381,7 +385,7 @@ def amounts_by_pod():
     return weights, payers, lines
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(WORLDS))
 def test_the_ledger_is_the_sum_over_every_second(seed):
     world = World(seed)

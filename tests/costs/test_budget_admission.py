@@ -10,9 +10,9 @@ import pytest
 from django.db import IntegrityError, connections, transaction
 
 from budgets.errors import BudgetExceeded
-from budgets.reservations import Promise, close, promise
+from budgets.reservations import Promise, close, commit, promise
 from controller.admission import scheduler
-from costs.models import BudgetPeriod, BudgetReservation
+from costs.models import Budget, BudgetOverride, BudgetPeriod, BudgetReservation
 from costs.prices.services import set_price
 from foundation import clock
 from quotas import snapshots
@@ -126,6 +126,36 @@ def test_the_database_refuses_to_commit_more_than_there_is():
     Purse(100)
     with pytest.raises(IntegrityError, match="budget_not_overcommitted"), transaction.atomic():
         BudgetPeriod.objects.update(committed_micro_usd=100 * USD + 1)
+
+
+@pytest.mark.parametrize("more", [1, 500 * USD])
+def test_the_database_refuses_what_a_fault_would_promise_beyond_the_amount(more):
+    purse = Purse(1_000)
+    look(purse.run(600))
+    period = purse.period
+    with pytest.raises(IntegrityError, match="budget_not_overcommitted"), transaction.atomic():
+        commit(period, 1_000 * USD + more, clock.now())
+    assert purse.left == 335
+
+
+def test_what_a_cut_has_left_above_the_amount_stays_so_and_grows_by_nothing():
+    purse = Purse(1_000)
+    run = purse.run(600)
+    look(run)
+    BudgetOverride.objects.create(
+        budget=purse.budget, amount_micro_usd=1, reason="r", actor="a", created_at=clock.now(),
+        expires_at=next_month(clock.now()),
+    )  # fmt: skip
+    Budget.objects.update(amount_micro_usd=100 * USD)
+    purse.look()
+    period = purse.period
+    assert (period.ceiling_micro_usd, period.committed_micro_usd) == (100 * USD + 1, 665 * USD)
+    assert period.grandfathered_micro_usd == 665 * USD
+    with pytest.raises(IntegrityError, match="budget_not_overcommitted"), transaction.atomic():
+        commit(period, 665 * USD + 1, clock.now())
+    with transaction.atomic():
+        close(run, now=clock.now())
+    assert (purse.period.committed_micro_usd, purse.period.grandfathered_micro_usd) == (0, 0)
 
 
 def test_a_team_without_a_budget_is_judged_and_stored_without_prices():

@@ -14,7 +14,7 @@ from costs.ledger import check, idle
 from costs.ledger.disputes import reverse
 from costs.ledger.entries import NOT_SEEN
 from costs.ledger.services import record_usage, settle_due
-from costs.models import IdleSpan, LedgerEntry, PricedCard, SupplyCursor, SupplyMark, UsageInterval
+from costs.models import IdleSpan, LedgerEntry, Price, PricedCard, SupplyCursor, SupplyMark, UsageInterval
 from costs.prices.services import set_price
 from foundation import clock
 from foundation.errors import Conflict
@@ -221,6 +221,21 @@ def test_without_a_price_nothing_is_posted_until_there_is_one():
     assert faults() == []
 
 
+def test_marks_of_cards_without_a_price_do_not_stay_and_the_first_price_counts_their_time_all_the_same():
+    bed = Bed(priced=False)
+    node(0, 3600)
+    sweep(7200)
+    bed.pod(0, 1200)
+    assert SupplyMark.objects.exists()
+    sweep(7300)
+    assert not SupplyMark.objects.exists()
+    make_price()
+    sweep(7400)
+    assert (account("team:"), account("idle:")) == (1200 * USD, 2400 * USD)
+    assert not SupplyMark.objects.exists()
+    assert faults() == []
+
+
 def test_a_disputed_line_is_paid_by_the_platform_whatever_turns_out_later(bed):
     node(0, 3600)
     pod = bed.pod(0, 3600)
@@ -305,7 +320,8 @@ def test_of_what_nobody_saw_a_team_has_nothing_to_dispute(bed):
 
 def test_lines_are_cut_where_the_pod_began_to_run_and_to_stop(bed):
     pod = bed.pod(0)
-    pod.started_at, pod.deletion_at, pod.finished_at = at(30), at(90), at(100)
+    # It was given 40 seconds to end at second 90, and took ten.
+    pod.started_at, pod.deletion_asked_at, pod.deletion_at, pod.finished_at = at(30), at(90), at(130), at(100)
     record_usage(pod, now=at(100))
     rows = LedgerEntry.objects.filter(account__startswith="team:").order_by("started_at")
     assert [(row.phase, row.started_at, row.ended_at) for row in rows] == [
@@ -360,6 +376,19 @@ def test_usage_behind_the_ledgers_back_is_found(busy):
     ((about, key, by),) = faults()
     assert (about, by) == ("node", -100 * USD)
     assert key.startswith("n-0, ")
+
+
+def test_what_a_pod_holds_and_nobody_is_charged_for_is_not_what_the_node_cost(bed):
+    node(0, 3600)
+    pod = bed.pod(0, 3600)
+    sweep(7200)
+    Price.objects.update(created_at=at(0))
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        UsageInterval.objects.filter(pod_uid=pod.uid).update(settled_until=at(1000))
+        cursor.execute("SET LOCAL session_replication_role = origin")
+    found = faults()
+    assert [(about, by) for about, key, by in found if about == "node"] == [("node", -2600 * USD)]
 
 
 def test_an_amount_that_was_changed_by_hand_is_found(busy):

@@ -103,6 +103,45 @@ def test_no_more_is_credited_than_the_platform_says(bed, most, credited):
     assert LostWork.objects.get().lost_micro_usd == 600 * USD
 
 
+@pytest.mark.parametrize("later", [0, 100, 9_000])
+def test_a_setting_that_changes_later_changes_no_credit_of_before(bed, later):
+    PlatformSettings.objects.update_or_create(pk=1, defaults={"lost_work_credit_seconds": 300})
+    bed.attempt()
+    assert bed.sums() == (300, 300)
+    PlatformSettings.objects.update(lost_work_credit_seconds=later)
+    lost_work.look_again(workload_ids={bed.run.pk})
+    lines = LedgerEntry.objects.count()
+    assert lost_work.credit_due(now=at(700)) == 1
+    assert LedgerEntry.objects.count() == lines
+    bed.pod.finished_at = at(590)
+    bed.pod.save()
+    record_usage(bed.pod, now=at(800))
+    lost_work.credit_due(now=at(810))
+    assert bed.sums() == (300, 290)
+
+
+def test_what_a_process_of_the_release_before_has_noted_is_credited_by_the_setting_once_and_for_all(bed):
+    PlatformSettings.objects.update_or_create(pk=1, defaults={"lost_work_credit_seconds": 300})
+    bed.attempt()
+    LostWork.objects.update(credit_seconds=None, due=True)
+    lost_work.credit_due(now=at(700))
+    assert (bed.sums(), LostWork.objects.get().credit_seconds) == ((300, 300), 300)
+
+
+def test_a_credit_outlasts_the_rows_of_its_pods(bed):
+    """Their retention ends before that of the ledger, and what is looked at again after it has nothing to go by."""
+    bed.attempt()
+    lines = list(LedgerEntry.objects.values().order_by("id"))
+    assert check.seal([bed.pod.uid]) == {bed.pod.uid}
+    bed.pod.delete()
+    lost_work.look_again(workload_ids={bed.run.pk})
+    assert lost_work.credit_due(now=at(9_000)) == 0
+    assert list(LedgerEntry.objects.values().order_by("id")) == lines
+    work = LostWork.objects.get()
+    assert (work.lost_micro_usd, work.credited_micro_usd, work.due) == (600 * USD, 600 * USD, False)
+    assert check.check_all(now=at(9_100)) == []
+
+
 @pytest.mark.django_db(transaction=True)
 def test_beat_credits_by_itself(bed):
     bed.attempt()

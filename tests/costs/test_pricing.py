@@ -29,13 +29,14 @@ def span(start, until, price=3_600_000_000, number=1):
         ([span(50, None, number=2), span(0, 50, number=1)], [(10, 50, 1), (50, 100, 2)]),
         ([span(0, 10, number=1), span(10, None, number=2)], [(10, 100, 2)]),
         ([span(0, 100, number=1), span(100, None, number=2)], [(10, 100, 1)]),
-        ([span(0, 30), span(40, None)], [(10, 30, 1)]),
-        ([span(11, None)], []),
+        ([span(0, 30), span(40, None, number=2)], [(10, 30, 1), (40, 100, 2)]),
+        ([span(11, None)], [(11, 100, 1)]),
+        ([span(100, None)], []),
         ([span(0, 10)], []),
         ([], []),
     ],
 )
-def test_an_interval_is_cut_at_price_changes_and_ends_where_no_price_is_known(spans, expected):
+def test_an_interval_is_cut_at_price_changes_and_what_has_no_price_is_left_out(spans, expected):
     found = [
         (segment.start, segment.end, segment.span.price_id)
         for segment in priced_segments(at(10), at(100), spans)

@@ -98,6 +98,7 @@ def test_lines_of_others_between_them_make_less_than_a_micro_usd_of_difference_a
         ([], 0, 0),
         ([PriceSpan(1, 3_600, at(0), at(5))], 10, None),
         ([PriceSpan(1, 3_600, at(5), None)], 10, None),
+        ([PriceSpan(1, 3_600, at(0), at(4)), PriceSpan(2, 3_600, at(5), None)], 10, None),
         ([PriceSpan(1, 3_600, at(0), at(5)), PriceSpan(2, 7_200, at(5), None)], 10, 15),
         ([PriceSpan(1, 3_599, at(0), None)], 1, 0),
     ],

@@ -354,7 +354,9 @@ def test_waiting_is_free_and_the_phase_of_a_pod_that_runs_is_its_own(live):
 
 
 def test_settling_moves_no_money_between_phases(live):
-    PodRecord.objects.filter(uid="live").update(deletion_at=NOW - timedelta(minutes=10))
+    PodRecord.objects.filter(uid="live").update(
+        deletion_asked_at=NOW - timedelta(minutes=10), deletion_at=NOW + timedelta(minutes=20)
+    )
     before = told(spent(teams=None, window=CostWindow(), group_by="phase", now=NOW))
     assert before["stopping"] == 600 * 10**6
     settle(UsageInterval.objects.get(pod_uid="live"), now=NOW)

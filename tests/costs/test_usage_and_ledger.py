@@ -12,6 +12,7 @@ import pytest
 from django.db import DatabaseError, IntegrityError, connection, connections, transaction
 from django.test.utils import CaptureQueriesContext
 
+from costs.ledger import check
 from costs.ledger.disputes import reverse
 from costs.ledger.postings import ENDED_BEFORE, STILL_THERE
 from costs.ledger.services import (
@@ -332,12 +333,87 @@ def test_without_a_price_the_cost_is_unknown_and_comes_with_the_price():
     assert cost_of(house.run, now=at(200)).so_far == 200 * USD
 
 
-def test_a_price_that_comes_too_late_for_the_start_leaves_the_cost_unknown():
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_runs_when_its_card_gets_its_first_price_is_charged_from_then_on(settled):
+    house = House(priced=False)
+    pod = house.pod()
+    record_usage(pod, now=at(0))
+    assert settle_due(now=at(4000)) == 0
+    assert cost_of(house.run, now=at(4000)).so_far is None
+    change_price(1, 5000)
+    assert settle_due(now=at(4500)) == 0
+    assert cost_of(house.run, now=at(5010)).so_far == 2 * 10 * USD
+    if settled:
+        assert settle_due(now=at(5100)) == 1
+        assert house.charged() == 2 * 100 * USD
+    pod.finished_at = at(6000)
+    record_usage(pod, now=at(6000))
+    assert house.charged() == cost_of(house.run, now=at(9000)).so_far == 2 * 1000 * USD
+    assert {row.started_at for row in LedgerEntry.objects.all()} >= {at(5000)}
+    usage = UsageInterval.objects.get()
+    assert (usage.started_at, usage.settled_until) == (at(0), at(6000))
+    assert check.check_all(now=at(99_999)) == []
+
+
+def test_what_ended_before_the_first_price_waits_for_a_price_of_its_time():
+    house = House(priced=False)
+    house.ended(0, 100)
+    change_price(1, 100)
+    assert settle_due(now=at(9000)) == 0
+    assert cost_of(house.run, now=at(9000)).so_far is None
+    change_price(2, -50)
+    assert settle_due(now=at(9000)) == 1
+    assert house.charged() == 2 * 2 * 100 * USD
+
+
+def test_what_came_before_the_first_price_gets_none_when_what_came_after_it_is_in_the_ledger():
     house = House(priced=False)
     change_price(1, 50)
     house.ended(0, 100)
-    assert cost_of(house.run, now=at(200)).so_far is None
+    assert house.charged() == 2 * 50 * USD
+    with pytest.raises(Conflict) as refused:
+        change_price(2, -50)
+    assert refused.value.errors[0].code == "already_billed"
+    assert check.check_all(now=at(99_999)) == []
+
+
+def test_an_end_that_moves_before_the_first_price_takes_all_back_and_one_that_moves_on_charges_it_again():
+    house = House(priced=False)
+    change_price(1, 50)
+    pod = house.pod(gone_at=at(100))
+    record_usage(pod, now=at(100))
+    pod.gone_at = at(40)
+    pod.save()
+    record_usage(pod, now=at(110))
     assert house.charged() == 0
+    assert check.check_all(now=at(99_999)) == []
+    pod.gone_at = at(200)
+    pod.save()
+    record_usage(pod, now=at(300))
+    assert house.charged() == 2 * 150 * USD
+    assert check.check_all(now=at(99_999)) == []
+
+
+def test_usage_that_should_be_in_the_ledger_and_is_not_is_found(house):
+    """What is used is posted by the hour; a check that believed what is posted would find no charge missing."""
+    Price.objects.update(created_at=at(0))
+    pod = house.pod()
+    record_usage(pod, now=at(0))
+    assert check.check_all(now=at(7100)) == []
+    (fault,) = check.check_all(now=at(8200))
+    assert (fault.about, fault.key, fault.difference_micro_usd) == ("pod", pod.uid, -2 * 1000 * USD)
+    settle_due(now=at(8200))
+    assert check.check_all(now=at(8300)) == []
+
+
+def test_usage_whose_price_was_set_just_now_is_not_missing_yet():
+    house = House(priced=False)
+    pod = house.pod()
+    record_usage(pod, now=at(0))
+    make_price()
+    Price.objects.update(created_at=at(90_000))
+    assert check.check_all(now=at(90_010)) == []
+    assert check.check_all(now=at(99_999)) != []
 
 
 def test_what_has_no_price_does_not_keep_others_from_being_settled():

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.copies import claim_around, merged, next_name, stem_of
+from jobs.copies import claim_around, merged
 from jobs.specs import TrainingRunSpec
+from workloads.naming import next_name, stem_of
 
 
 def test_edits_are_a_merge_patch():

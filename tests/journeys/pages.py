@@ -240,6 +240,11 @@ class WorkloadScreen(Screen):
         expect(link).to_have_attribute("aria-current", "page")
         return tabs
 
+    def open_part(self, tab: str, name: str) -> Locator:
+        """The panel of a part of that tab."""
+        self.open_tab(tab)
+        return self.open_tab(name)
+
     def says(self, text: str | re.Pattern[str]) -> Self:
         self.visit.wait_for(self.page.get_by_role("region", name="What it says").get_by_text(text))
         return self
@@ -313,7 +318,8 @@ class WaitingCard(Screen):
 
 class EndpointPage(WorkloadScreen):
     def try_it(self, *, method: str, path: str) -> TryPanel:
-        panel = self.open_tab("Try it")
+        self.open_tab("Overview")
+        panel = self.section("Try it")
         self.hand.select(self.field("Method", within=panel), method)
         self.hand.fill(self.field("Path", within=panel), path)
         self.hand.press(panel.get_by_role("button", name="Send", exact=True))
@@ -321,14 +327,14 @@ class EndpointPage(WorkloadScreen):
 
     def make_token(self, name: str) -> str:
         """The text of a new token, which is shown once."""
-        panel = self.open_tab("Access")
+        panel = self.open_part("Settings & revisions", "Access")
         self.hand.fill(self.field("Name", within=panel), name)
         self.hand.press(panel.get_by_role("button", name="Make token", exact=True))
         shown = self.page.get_by_role("status", name=f"Token {name}").locator("code")
         return shown.inner_text()
 
     def update(self, **fields: str) -> UpdatePanel:
-        self.open_tab("Settings")
+        self.open_part("Settings & revisions", "Settings")
         panel = UpdatePanel(self.visit, self.name)
         for name, text in fields.items():
             self.hand.fill(self.field(name.replace("_", " ")), text)
@@ -336,7 +342,7 @@ class EndpointPage(WorkloadScreen):
 
     def revision(self, number: int, state: str) -> RevisionRow:
         """Wait until that revision is in that state."""
-        panel = self.open_tab("Revisions")
+        panel = self.open_part("Settings & revisions", "Revisions")
         row = panel.get_by_role("row").filter(
             has=self.page.get_by_role("cell", name=re.compile(rf"^{number}\b"))
         )

@@ -105,10 +105,10 @@ class IdlePage(Screen):
         self.hand.press(self.page.get_by_role("link", name=f"Change the rule {title}", exact=True))
         return AlertRuleForm(self.visit).is_titled(f"Rule: {title}")
 
-    def open_capacity(self) -> CapacityPage:
+    def open_cluster(self) -> ClusterPage:
         head = self.page.locator(".page-head")
-        self.hand.press(head.get_by_role("link", name="Capacity", exact=True))
-        return CapacityPage(self.visit).is_titled("Capacity")
+        self.hand.press(head.get_by_role("link", name="Cluster", exact=True))
+        return ClusterPage(self.visit).is_titled("Cluster")
 
 
 class AlertRuleForm(FieldsScreen):
@@ -121,11 +121,27 @@ class AlertRuleForm(FieldsScreen):
         return IdlePage(self.visit).is_titled("Idle GPUs")
 
 
-class CapacityPage(Screen):
+class ClusterPage(Screen):
     @classmethod
     def from_menu(cls, screen: Screen) -> Self:
-        screen.open_further("Capacity")
-        return cls(screen.visit).is_titled("Capacity")
+        screen.open_from_menu("Cluster")
+        return cls(screen.visit).is_titled("Cluster")
+
+    def as_table(self) -> Self:
+        self.hand.press(self.page.get_by_role("link", name="Table", exact=True))
+        expect(self.section("By node")).to_be_visible()
+        return self
+
+    def asks_for_room(self, flavor: str, gpus: int) -> Self:
+        form = self.page.get_by_role("form", name="Show a flavor, and find room")
+        form.get_by_label("Flavor").select_option(flavor)
+        form.get_by_label("GPUs or slices a pod").fill(str(gpus))
+        self.hand.press(form.get_by_role("button", name="Show", exact=True))
+        return self
+
+    def says_of_room(self, text: str) -> Self:
+        expect(self.page.get_by_role("status").filter(has_text=text)).to_be_visible()
+        return self
 
     def has_flavor(self, name: str, says: str) -> Self:
         row = self.section("By flavor").get_by_role("row").filter(has_text=name)

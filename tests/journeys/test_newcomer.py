@@ -55,7 +55,7 @@ def serves_and_calls(home: HomePage, name: str) -> None:
     form = EndpointForm.opened(home.visit).for_team("Vision")
     form.fill(Name=name, Image=programs.IMAGE, Command=programs.SERVES).on("t4-shared")
     form.fill(GPUs="1", CPU_cores="500m", Memory="256Mi")
-    endpoint = form.is_told_that_it("Starts now").deploy(name).comes_to("Running", "Ready")
+    endpoint = form.is_told_that_it("Starts now").deploy(name).comes_to("Ready")
     tried = endpoint.try_it(method="GET", path="/").is_answered("200")
     assert "Directory listing" in tried.body()
     command = tried.curl()
@@ -69,4 +69,4 @@ def serves_and_calls(home: HomePage, name: str) -> None:
         check=True,
     )
     assert "Directory listing" in answer.stdout
-    endpoint.act("Stop", f"{name} is being stopped.").comes_to("Suspended")
+    endpoint.act("Stop", f"{name} is being stopped.").comes_to("Stopped")

@@ -7,7 +7,7 @@ from standardwebhooks import Webhook
 
 from tests.journeys import programs
 from tests.journeys.pages import HomePage, PrintedLinkPage, RunForm
-from tests.journeys.pages_told import CapacityPage, IdlePage, NoticesPage
+from tests.journeys.pages_told import ClusterPage, IdlePage, NoticesPage
 from tests.journeys.running import RunningPortal
 from tests.journeys.visits import Visit, Visits
 from tests.notices.receiver import Receiver
@@ -76,6 +76,7 @@ def test_a_manager_sees_idle_gpus_changes_their_rule_and_sees_what_is_free(
     form.fill(**{"Threshold_(%)": percent}).send().wrong("Teams", "There is no team nobody.")
     idle = form.fill(Teams="").save().is_told("The rule Idle is changed.")
     idle.says(f"highest GPU utilization below {percent} % for 30 minutes").fits_the_screen()
-    capacity = idle.open_capacity().has_flavor("a100-40gb", "largest usable block").fits_the_screen()
-    capacity.has_nodes_of("a100-40gb")
-    CapacityPage.from_menu(capacity).has_flavor("t4-shared", "free")
+    cluster = idle.open_cluster().has_flavor("a100-40gb", "largest usable block").fits_the_screen()
+    cluster.as_table().has_nodes_of("a100-40gb").fits_the_screen()
+    room = ClusterPage.from_menu(cluster).has_flavor("t4-shared", "free").asks_for_room("a100-40gb", 1)
+    room.says_of_room("1 a100-40gb (on-demand) would").fits_the_screen()

@@ -84,14 +84,14 @@ def test_a_new_image_is_rolled_out_compared_and_rolled_back(portal: RunningPorta
     form = EndpointForm.opened(home.visit).for_team("Genomics").on("a100-mig-1g.10gb")
     form.fill(Name="reads", Image="python:3.12", Command=programs.SERVES, GPUs="1")
     form.fill(CPU_cores="500m", Memory="256Mi")
-    endpoint = form.is_told_that_it("Starts now").deploy("reads").comes_to("Running", "Ready")
+    endpoint = form.is_told_that_it("Starts now").deploy("reads").comes_to("Ready")
     panel = endpoint.update(Image="python:3.13").show_what_changes()
     endpoint = panel.changes("image", "python:3.12", "python:3.13").roll_out()
     newer = endpoint.revision(2, "Live").differs("image", "python:3.12", "python:3.13")
     assert newer.number == 2
     endpoint = endpoint.revision(1, "Superseded").roll_back_to_it()
     endpoint.revision(3, "Live")
-    endpoint.act("Stop", "reads is being stopped.").comes_to("Suspended")
+    endpoint.act("Stop", "reads is being stopped.").comes_to("Stopped")
 
 
 def test_a_sweep_finds_the_best_rate_stops_the_others_and_is_cancelled_as_one(

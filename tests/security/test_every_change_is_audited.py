@@ -10,8 +10,15 @@ from tests.factories.teams import make_token, make_user
 from tests.security.routes import ROUTES
 from tests.security.world import Principal, different, snapshot
 
-# What says nothing of what somebody did: tickets, which open once, and what is kept so that a request is not done twice.
-KEPT = {"teams.AuditEvent", "teams.AuditCount", "teams.LiveTicket", "foundation.IdempotencyKey"}
+# What says nothing of what somebody did: tickets, which open once, what is kept so that a request is not done twice, and what
+# a person's own first page leaves out.
+KEPT = {
+    "teams.AuditEvent",
+    "teams.AuditCount",
+    "teams.LiveTicket",
+    "foundation.IdempotencyKey",
+    "workloads.Dismissal",
+}
 # A run says itself how far it is; its attempt is in the row.
 REPORTS = {"jobs-api:training-run-checkpoints", "jobs-api:training-run-progress"}
 CHANGES = sorted(

@@ -77,7 +77,7 @@ def test_a_card_too_large_is_a_slice_of_the_same_card_the_next_time(world, cards
     write_summaries(now=clock.now())
     said = card(world.ana, run)
     assert (said["changes"], said["confidence"]) == ({"flavor": "half"}, "medium")
-    assert said["saving"]["amount_micro_usd"] == pytest.approx(2_000_000 * 4 / 7, abs=1)
+    assert said["saving"]["amount_micro_usd"] == 1_142_857
     form = browser(world.ana).get(f"/runs/new/?from={run.public_id}&right_size=1").context["form"]
     assert form["flavor"].value() == "half"
 
@@ -107,12 +107,14 @@ def test_what_prometheus_has_not_said_is_asked_again_and_what_it_does_not_know_i
     assert card(world.ana, run)["unknown_because"] == "Nothing is known of what its GPUs did."
 
 
-WHOLE = FlavorOption(name="a100", card="a100", fraction=Fraction(1), memory_gib=40, rate_per_hour=2_000_000)
+WHOLE = FlavorOption(
+    name="a100", card="a100", fraction=Fraction(1), memory_gib=40, rate_per_hour=Fraction(2_000_000)
+)
 PARTS = (
-    FlavorOption(name="3g", card="a100", fraction=Fraction(3, 7), memory_gib=20, rate_per_hour=900_000),
-    FlavorOption(name="1g", card="a100", fraction=Fraction(1, 7), memory_gib=5, rate_per_hour=300_000),
-    FlavorOption(name="t4", card="t4", fraction=Fraction(1), memory_gib=16, rate_per_hour=100_000),
-    FlavorOption(name="shared", card="a100", fraction=Fraction(1, 4), memory_gib=40, rate_per_hour=1, shared=True),
+    FlavorOption(name="3g", card="a100", fraction=Fraction(3, 7), memory_gib=20, rate_per_hour=Fraction(900_000)),
+    FlavorOption(name="1g", card="a100", fraction=Fraction(1, 7), memory_gib=5, rate_per_hour=Fraction(300_000)),
+    FlavorOption(name="t4", card="t4", fraction=Fraction(1), memory_gib=16, rate_per_hour=Fraction(100_000)),
+    FlavorOption(name="shared", card="a100", fraction=Fraction(1, 4), memory_gib=40, rate_per_hour=Fraction(1), shared=True),
 )  # fmt: skip
 
 
@@ -126,6 +128,21 @@ def test_the_smallest_part_that_holds_its_memory_and_its_work(average, memory_gi
         peak_memory_mib=memory_gib * 1024, coverage=1.0,
     )  # fmt: skip
     assert advise(used, WHOLE, PARTS).changes.get("flavor") == flavor
+
+
+def test_a_saving_is_rounded_once_however_long_the_run_was(world, cards):
+    part = make_flavor(
+        "half", resource="nvidia.com/mig-3g.20gb", product=None, sharing="mig", fraction=Fraction(3, 7)
+    )
+    ResourceFlavor.objects.filter(pk=part.pk).update(card=world.whole.card, memory_gib=20)
+    make_quota(world.vision, part, 8)
+    run, pod = world.run("small", gpus=1, minutes=425)
+    cards.plant(pod, minutes=425, until=5, **{UTIL: 30.0, USED: 9_000.0, FREE: 31_000.0})
+    cards.serve()
+    ended(run, ran=420)
+    write_summaries(now=clock.now())
+    # Four sevenths of two dollars an hour for seven hours; an hour alone is $1.142857142…
+    assert card(world.ana, run)["saving"]["amount_micro_usd"] == 8_000_000
 
 
 @pytest.mark.django_db(transaction=True)

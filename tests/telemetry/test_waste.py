@@ -257,7 +257,7 @@ def test_capacity_is_told_flavor_by_flavor_and_node_by_node(world):
         ],
     )  # fmt: skip
     assert second["resources"][0]["free"] == 4
-    text = browser(world.oto).get("/capacity/").content.decode()
+    text = browser(world.oto).get("/cluster/?view=table").content.decode()
     assert "10 free, largest usable block 6" in text
     assert run.name not in text
 

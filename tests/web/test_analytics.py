@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -77,10 +79,75 @@ def test_scale_decisions_are_marked_with_what_the_scaler_saw(ana, busy):
     answer = page(ana, busy)
     decisions = answer.context["decisions"]
     assert [(each.before, each.after) for each in decisions] == [(3, 1), (1, 3)]
-    assert decisions[1].why == "metric 11 against 4; a call woke it"
+    assert decisions[1].text == "Scaled 1 → 3: 11 by its metric, target 4; a call woke it"
     replicas = answer.context["charts"][0]
     assert len(replicas.marks) == 2
-    assert "1 to 3 replicas" in answer.content.decode()
+    assert replicas.marks[0].text.endswith(f"UTC\n{decisions[1].text}")
+    assert answer.content.decode().count("Scaled 1 → 3: 11 by its metric, target 4") == 3
+
+
+@pytest.mark.parametrize(
+    ("trigger", "metric", "said"),
+    [
+        ("in-flight", 24.0, "24 requests in flight a replica, target 4"),
+        ("requests-per-second", 2.5, "2.5 requests a second a replica, target 4"),
+        ("cpu", 91.0, "91 % of the CPU that it asks for, target 4"),
+    ],
+)
+def test_a_decision_says_what_was_measured(busy, trigger, metric, said):
+    before = ScaleSample(at=clock.now(), desired=1, ready=1, minimum=1, maximum=6)
+    after = ScaleSample(
+        at=clock.now(),
+        desired=3,
+        ready=1,
+        minimum=1,
+        maximum=6,
+        metric=metric,
+        target=4,
+        reason="ReadyForNewScale",
+    )
+    (decision,) = decisions_of([before, after], trigger=trigger)
+    assert decision.text == f"Scaled 1 → 3: {said}"
+
+
+def test_a_decision_for_another_size_says_that():
+    before = ScaleSample(at=clock.now(), desired=1, ready=1, minimum=1, maximum=6)
+    after = ScaleSample(at=clock.now(), desired=2, ready=1, minimum=2, maximum=8)
+    (decision,) = decisions_of([before, after])
+    assert decision.text == "Scaled 1 → 2: it may have 2 to 8 replicas now"
+
+
+def test_the_drawings_are_a_table_too_when_it_is_asked_for(ana, busy):
+    html = page(ana, busy).content.decode()
+    assert "tab=analytics&amp;table=1#chart-table-title" in html
+    answer = page(ana, busy, "&table=1")
+    (scaled_up,) = [row for row in answer.context["chart_table"].rows if "1 → 3" in row.happened]
+    assert scaled_up.cells[0] == "3"
+    assert "Latency: p95" in answer.context["chart_table"].heads
+    assert "Without the table" in answer.content.decode()
+
+
+def test_the_time_is_told_in_the_zone_of_the_browser(ana, busy):
+    ana.cookies["portal-zone"] = "Asia/Kolkata"
+    answer = page(ana, busy)
+    shown = answer.context["shown"]
+    assert shown.zone_words == "Asia/Kolkata"
+    assert " IST\nready: " in "".join(slot.text for slot in answer.context["charts"][0].slots)
+    local = shown.begin.astimezone(ZoneInfo("Asia/Kolkata"))
+    assert f'name="from" value="{local:%Y-%m-%dT%H:%M}"' in answer.content.decode()
+    ana.cookies["portal-zone"] = "../../etc/passwd"
+    assert page(ana, busy).context["shown"].zone_words == "UTC"
+
+
+def test_one_time_is_kept_on_every_tab(ana, busy):
+    html = ana.get(f"/endpoints/{busy.public_id}/?tab=overview&range=6h").content.decode()
+    assert ana.get(f"/endpoints/{busy.public_id}/?range=6h").context["shown"].name == "6h"
+    for tab in ("analytics", "logs", "cost", "gpus"):
+        page_of_tab = ana.get(f"/endpoints/{busy.public_id}/?tab={tab}&range=6h").content.decode()
+        assert "?tab=overview&amp;range=6h" in page_of_tab
+    assert "?tab=analytics&amp;range=6h" in html
+    # Its figures come anew for that time, and the request below them stays.
+    assert re.search(r'id="figures"[^>]*hx-get="[^"]*\?tab=overview&amp;range=6h"', html)
 
 
 def test_a_time_without_a_look_is_a_gap_and_the_future_is_empty(busy):
@@ -126,3 +193,24 @@ def test_the_overview_tells_by_what_it_scales_and_what_zero_saved(ana, world, se
     html = ana.get(f"/endpoints/{workload.public_id}/").content.decode()
     for fact in ("in-flight", "0 and 3 replicas", "7.5", "target 4", "not measured yet", "0 s asleep"):
         assert fact in html
+
+
+def test_the_figures_come_anew_with_what_serves_and_without_the_request(ana, busy):
+    headers = {"HX-Request": "true", "HX-Target": "figures"}
+    html = ana.get(f"/endpoints/{busy.public_id}/?tab=overview&range=1h", headers=headers).content.decode()
+    assert html.strip().startswith('<div id="figures"')
+    assert 'id="serves" hx-swap-oob="true"' in html
+    assert 'id="try"' not in html
+
+
+def test_what_it_was_used_for_stands_beside_what_it_cost(ana, busy):
+    answer = ana.get(f"/endpoints/{busy.public_id}/?tab=cost")
+    facts = answer.context
+    assert (facts["calls_of_day"], facts["calls_of_hour"]) == (640, 640)
+    rate = facts["cost_total"].current_rate_per_hour
+    assert facts["cost_of_thousand"] == rate * 1000 // 640
+    assert "1,000 requests cost about" in answer.content.decode()
+
+
+def test_what_nobody_called_has_no_cost_of_a_request(ana, made):
+    assert ana.get(f"/endpoints/{made['captions'].public_id}/?tab=cost").context["cost_of_thousand"] is None

@@ -17,8 +17,8 @@ def test_back_shows_the_page_that_was_there_and_nothing_after_signing_out(live_s
         page.get_by_role("link", name="Endpoints").last.click()
         page.get_by_role("link", name="digits").first.click()
         # Swapped in by htmx, and an entry of the history of its own.
-        page.get_by_role("tab", name="Access").or_(page.get_by_role("link", name="Access")).first.click()
-        page.wait_for_url("**tab=access**")
+        page.get_by_role("link", name="Settings & revisions").click()
+        page.wait_for_url("**tab=update**")
         page.go_back()
         page.get_by_role("heading", level=1, name="digits").wait_for()
         page.go_back()

@@ -53,14 +53,19 @@ def addresses(made) -> list[str]:
         "/costs/?by=day",
         "/costs/?month=2026-02",
         "/idle/",
-        "/capacity/",
+        "/cluster/",
+        "/cluster/?view=table",
+        "/cluster/?flavor=a100-40gb&gpus=4",
+        "/cluster/nodes/a100-0/",
+        "/settings/",
+        "/duties/",
         "/notices/",
         "/notices/new/",
         run,
         waits,
         f"{failed}?tab=cost",
         *(f"{run}?tab={tab}" for tab in ("events", "pods", "manifests", "spec")),
-        *(f"{endpoint}?tab={tab}" for tab in ("try", "revisions", "update")),
+        *(f"{endpoint}?tab={tab}" for tab in ("analytics&table=1", "cost", "revisions", "update", "access")),
     ]
 
 

@@ -72,11 +72,11 @@ def plant() -> None:
 def addresses(world: World) -> list[str]:
     run, endpoint = world.run.public_id, world.endpoint.public_id
     return [
-        *("/", "/runs/", "/runs/new/", "/endpoints/", "/sweeps/", "/teams/", "/notices/", "/idle/", "/capacity/"),
+        *("/", "/runs/", "/runs/new/", "/endpoints/", "/sweeps/", "/teams/", "/notices/", "/idle/", "/cluster/", "/cluster/?view=table"),
         *("/what-fits/", "/profile/", "/audit/", "/quotas/", "/quotas/changes/", "/quotas/requests/", "/quotas/cohorts/"),
         *("/quotas/teams/", "/cluster/strays/", "/admin/", "/admin/jobs/runtemplate/", "/admin/teams/team/"),
         *(f"/runs/{run}/?tab={tab}" for tab in OF_A_RUN),
-        *(f"/endpoints/{endpoint}/?tab={tab}" for tab in ("events", "pods", "revisions", "access", "try")),
+        *(f"/endpoints/{endpoint}/?tab={tab}" for tab in ("events", "pods", "revisions", "access", "overview")),
         *(f"/why/{run}/", f"/runs/new/?from={run}", f"/sweeps/{world.sweep.public_id}/"),
         *(f"/compare/?a={world.theirs.public_id}&b={run}", f"/notices/{world.subscription.public_id}/"),
         *(f"/teams/{TEAM}/", f"/teams/{TEAM}/quota/", f"/teams/{TEAM}/endpoint-tokens/", f"/teams/{TEAM}/notices/"),

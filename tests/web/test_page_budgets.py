@@ -30,11 +30,11 @@ pytestmark = pytest.mark.django_db
 
 QUERIES_MAX = {
     "/": 12,
-    "/runs/": 8,
-    "/runs/?phase=live&search=re&label=a&mine=1": 8,
-    "/endpoints/": 10,
-    "/teams/vision/runs/": 8,
-    "/teams/vision/endpoints/": 10,
+    "/runs/": 10,
+    "/runs/?phase=live&search=re&label=a&mine=1": 10,
+    "/endpoints/": 12,
+    "/teams/vision/runs/": 10,
+    "/teams/vision/endpoints/": 12,
     "/teams/vision/": 12,
     "/teams/vision/quota/": 12,
     "/profile/": 6,
@@ -47,7 +47,11 @@ QUERIES_MAX = {
     "/costs/this-month/": 10,
     "/costs/?from=2026-02-03&to=2026-02-09&by=phase": 12,
     "/idle/": 10,
-    "/capacity/": 8,
+    "/cluster/": 8,
+    "/cluster/?view=table": 8,
+    "/cluster/?flavor=a100-40gb&gpus=4&pods=2": 10,
+    "/cluster/nodes/a100-0/": 11,
+    "/settings/": 4,
     "/notices/": 8,
     "/notices/new/": 6,
     "/runs/import/": 4,
@@ -55,7 +59,7 @@ QUERIES_MAX = {
     "/teams/vision/runs/new/": 11,
     "/runs/new/?from={resnet50}": 12,
     "/endpoints/new/": 9,
-    "/endpoints/new/?from={digits}": 10,
+    "/endpoints/new/?from={digits}": 11,
     # It runs, has ended, waits for the first time, waits again.
     "/runs/{resnet50}/": 11,
     "/runs/{unet-3d}/": 12,
@@ -69,12 +73,14 @@ QUERIES_MAX = {
     "/endpoints/{sleepy}/": 12,
     "/endpoints/{sleepy}/?tab=analytics": 12,
     "/endpoints/{sleepy}/?tab=manifests": 12,
-    "/endpoints/{digits}/?tab=try": 9,
+    "/endpoints/{sleepy}/?range=6h": 12,
+    "/endpoints/{digits}/?tab=gpus": 12,
+    "/endpoints/{digits}/?tab=access": 12,
     "/endpoints/{digits}/?tab=analytics": 12,
     "/endpoints/{digits}/?tab=logs": 12,
     "/endpoints/{digits}/?tab=revisions": 11,
     "/endpoints/{digits}/?tab=update": 9,
-    "/endpoints/{digits}/?tab=cost": 11,
+    "/endpoints/{digits}/?tab=cost": 12,
     "/endpoints/{digits}/?tab=manifests": 12,
     "/runs/{resnet50}/?tab=manifests": 12,
     "/runs/{bert-large}/?tab=manifests": 12,
@@ -82,6 +88,10 @@ QUERIES_MAX = {
 }
 OF_A_MANAGER = {
     "/": 12,
+    "/duties/": 12,
+    "/cluster/": 8,
+    "/cluster/nodes/a100-0/": 11,
+    "/settings/": 4,
     "/teams/vision/": 12,
     "/quotas/": 12,
     "/quotas/draft/": 12,
@@ -172,6 +182,13 @@ def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, d
     assert manager.get(path).status_code == 200
     with django_assert_max_num_queries(OF_A_MANAGER[path]):
         manager.get(path)
+
+
+def test_the_duties_of_a_lead_ask_a_bounded_number(made, world, django_assert_max_num_queries):
+    lead = signed_in(world.lead)
+    assert lead.get("/duties/").context["waiting"].count
+    with django_assert_max_num_queries(12):
+        lead.get("/duties/")
 
 
 def test_the_volumes_of_a_team_ask_a_bounded_number(

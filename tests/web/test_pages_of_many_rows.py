@@ -67,7 +67,7 @@ def live_long(workload) -> None:
         add_request_counts(tallies={bucket: Tally(count=9, milliseconds=90, latency=[0, 9])})
 
 
-@pytest.mark.parametrize("tab", ["overview", "analytics", "try", "update", "cost", "pods", "revisions"])
+@pytest.mark.parametrize("tab", ["overview", "analytics", "update", "cost", "pods", "revisions"])
 @pytest.mark.parametrize("name", ["digits", "sleepy"])
 def test_the_page_of_an_endpoint_asks_as_often_after_a_long_life(ana, made, sleepy, name, tab):
     workload = {**made, "sleepy": sleepy}[name]

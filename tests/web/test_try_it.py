@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from html import unescape
 
 import pytest
@@ -11,6 +12,7 @@ from django.db import transaction
 from cluster import client as cluster_client
 from pages.endpoints import try_forms
 from pages.endpoints import try_it as tried
+from pages.endpoints.protocols import model_of, protocol_of
 from tests.cluster.cluster_faults import FaultServer
 from tests.web.browsing import chromium, meanwhile, needs_chromium, open_page, session_of
 from workloads.models import Workload
@@ -63,13 +65,63 @@ def test_the_answer_is_shown_with_its_status_time_and_headers(ana, made, upstrea
 )
 def test_it_begins_with_a_request_of_the_runtimes_protocol(ana, world, values, method, path, held):
     endpoint = world.endpoint("tried", **values)
-    answer = ana.get(f"/endpoints/{endpoint.public_id}/?tab=try")
+    answer = ana.get(f"/endpoints/{endpoint.public_id}/")
     sent = answer.context["sent"]
     assert (sent.method, sent.path, held in sent.body) == (method, path, True)
     assert f"{endpoint.public_id}{path}" in answer.context["curl"] or path in answer.context["curl"]
-    raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?tab=try&mode=raw").content.decode())
+    raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?mode=raw").content.decode())
     assert f'name="path" value="{path}"' in raw
     assert held in raw
+
+
+@pytest.mark.parametrize(
+    ("spec", "protocol", "model"),
+    [
+        ({"runtime": "triton", "runtime_options": {"models": ["bert"]}}, "v2", "bert"),
+        ({"runtime": "torchserve", "runtime_options": {"models": ["bert=classifier.mar"]}}, "predictions", "bert"),
+        ({"runtime": "torchserve", "runtime_options": {"models": ["classifier.mar"]}}, "predictions", "classifier"),
+        ({"runtime": "vllm", "model": {"path": "org/llama"}}, "chat", "org/llama"),
+        ({"runtime": "vllm", "model": {"claim": "c", "path": "/models"}, "runtime_options": {"models": ["x"]}}, "chat", "/models/x"),
+        ({"runtime": "vllm", "args": ["--served-model-name", "short"], "model": {"path": "org/llama"}}, "chat", "short"),
+        ({"runtime": "custom", "image": "docker.io/vllm/vllm-openai:v0.21", "args": ["--model=org/m"]}, "chat", "org/m"),
+        ({"runtime": "custom", "image": "x", "command": ["vllm", "serve"], "env": [{"name": "MODEL_ID", "value": "m"}]}, "chat", "m"),
+        ({"runtime": "custom", "image": "nvcr.io/nvidia/tritonserver:24.12-py3"}, "v2", "named"),
+        ({"runtime": "custom", "probes": {"readiness": {"path": "/v2/health/ready"}}}, "v2", "named"),
+        ({"runtime": "custom", "env": [{"name": "MODEL_NAME", "secret": "s", "key": "k"}]}, "", "named"),
+        ({}, "", "named"),
+    ],
+)  # fmt: skip
+def test_the_protocol_and_the_models_name_are_read_off_the_request(spec, protocol, model):
+    assert (protocol_of(spec), model_of(spec, otherwise="named")) == (protocol, model)
+
+
+def test_the_overview_opens_with_the_form_of_the_protocol_filled_in(ana, world):
+    options = {"models": ["org/llama"], "served_model_name": "llama"}
+    endpoint = world.endpoint("tried", runtime="vllm", runtime_options=options)
+    html = ana.get(f"/endpoints/{endpoint.public_id}/").content.decode()
+    assert re.search(r'aria-current="true"[^>]*>Chat \(OpenAI\)</a>', html)
+    assert re.search(r'name="model" value="llama"', html)
+    assert "Say hello." in html
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "model"),
+    [
+        ({"data": [{"id": "org/a"}, {"id": "org/b"}]}, "It serves org/a, org/b.", "org/a"),
+        ({"data": "none"}, "/v1/models names no models: the server answered 200", "typed"),
+    ],
+)
+def test_the_server_is_asked_for_its_models(ana, made, upstream, answer, said, model):
+    upstream.script = lambda exchange: exchange.reply(200, answer)
+    html = send(ana, made, mode="chat", model="typed", action="models").content.decode()
+    assert upstream.requests[0].path.endswith("/proxy/v1/models")
+    assert said in html
+    assert f'name="model" value="{model}"' in html
+
+
+def test_a_protocol_without_such_a_list_is_not_asked(ana, made, upstream):
+    assert send(ana, made, mode="v2", action="models").status_code == 422
+    assert not upstream.requests
 
 
 @pytest.mark.browser

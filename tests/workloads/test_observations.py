@@ -214,6 +214,14 @@ def test_a_pod_that_was_told_to_go_and_vanished_ends_at_the_earlier_time(run):
     assert (record.deletion_at, record.gone_at, record.ended_at) == (at(25), at(80), at(25))
 
 
+@pytest.mark.parametrize(("grace", "asked"), [(15, 10), (0, 25), (None, 25)])
+def test_a_pod_begins_to_stop_when_it_is_deleted_and_not_when_its_grace_period_ends(run, grace, asked):
+    metadata = {"deletionTimestamp": text(25), "deletionGracePeriodSeconds": grace}
+    told = {**running(), "metadata": pod(4, metadata=metadata)["metadata"]}
+    record = record_pod(told, workload=run, now=at(11))
+    assert (record.deletion_asked_at, record.deletion_at, record.stops_from) == (at(asked), at(25), at(asked))
+
+
 def test_only_rows_that_nobody_has_written_since_are_marked_gone(run):
     read = record_pod(running(3), workload=run, now=at(20))
     record_pod(running(4), workload=run, now=at(21))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from workloads.models.dismissed import Dismissal
 from workloads.models.kernel import Attempt, CapacityType, ResourceFlavor, Workload, WorkloadEvent
 from workloads.models.observed import (
     ClaimRecord,
@@ -23,6 +24,7 @@ __all__ = [
     "CapacityType",
     "Checkpoint",
     "ClaimRecord",
+    "Dismissal",
     "EventRecord",
     "ForeignPod",
     "LogChunk",

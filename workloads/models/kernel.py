@@ -222,6 +222,9 @@ class Workload(models.Model):
             models.Index(fields=["owner", "kind", "-created_at", "-id"], name="workload_owner_newest"),
             models.Index(fields=["flavor", "kind", "-created_at", "-id"], name="workload_flavor_newest"),
             models.Index(fields=["kind", "phase", "-created_at", "-id"], name="workload_phase_newest"),
+            models.Index(
+                fields=["team", "kind", "phase", "-created_at", "-id"], name="workload_team_phase_newest"
+            ),
             models.Index(fields=["kind", "reason", "-created_at", "-id"], name="workload_reason_newest"),
             models.Index(fields=["kind", "name", "-created_at", "-id"], name="workload_name_newest"),
             # What nearly all have needs no index, what few have only a small one.

@@ -62,7 +62,10 @@ class PodRecord(models.Model):
     scheduled_at = models.DateTimeField(null=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    deletion_at = models.DateTimeField(null=True)
+    deletion_at = models.DateTimeField(null=True, help_text="When its grace period ends, once it is deleted.")
+    deletion_asked_at = models.DateTimeField(
+        null=True, help_text="When it was deleted, and so began to stop; the grace period before deletion_at."
+    )
     gone_at = models.DateTimeField(null=True, help_text="First time that it was observed to be absent.")
     seen_until = models.DateTimeField(
         null=True,
@@ -100,6 +103,11 @@ class PodRecord(models.Model):
     def image_digest(self) -> str | None:
         """Of the image that really ran, such as sha256:…; None before it was pulled."""
         return self.image_id.rpartition("@")[2] or None
+
+    @property
+    def stops_from(self) -> datetime | None:
+        """When it was asked to end. Of one that was deleted before this was kept, the end of its grace period is known."""
+        return self.deletion_asked_at or self.deletion_at
 
     @property
     def ended_at(self) -> datetime | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from cluster import labels as label_names
@@ -106,7 +106,14 @@ def pod_times(manifest: Mapping[str, Any]) -> dict[str, datetime | None]:
         "started_at": min((time for time in started if time is not None), default=None),
         "finished_at": (max(known_ends) if known_ends else _last_change(status)) if finished else None,
         "deletion_at": parse_time(metadata.get("deletionTimestamp")),
+        "deletion_asked_at": _asked_to_end(metadata),
     }
+
+
+def _asked_to_end(metadata: Mapping[str, Any]) -> datetime | None:
+    """When it was deleted: the deletion timestamp is the end of its grace period, also where that was shortened since."""
+    ends = parse_time(metadata.get("deletionTimestamp"))
+    return ends and ends - timedelta(seconds=int(metadata.get("deletionGracePeriodSeconds") or 0))
 
 
 def _last_change(status: Mapping[str, Any]) -> datetime | None:
