@@ -17,7 +17,7 @@ from foundation.money import MICRO
 from policy.budgets import usd
 from teams.actors import actor_of
 from teams.admin import ServiceAdmin
-from teams.admin_filters import ActorFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, TimeFilter
 
 
 @admin.register(Budget)

@@ -19,7 +19,7 @@ from foundation.errors import PortalError
 from foundation.money import format_usd
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
-from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 
 USD_PLACES = 6
 

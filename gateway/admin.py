@@ -11,7 +11,7 @@ from gateway import services
 from gateway.models import EndpointToken
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin
-from teams.admin_filters import ActorFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, TimeFilter
 
 
 @admin.register(EndpointToken)

@@ -27,7 +27,7 @@ from quotas.models import (
 )
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
-from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 from teams.permissions import has_global_role
 
 # Django's class takes a type parameter in the stubs alone, and Unfold, whose pages these are, has no types.

@@ -18,7 +18,7 @@ from foundation import clock
 from foundation.errors import FieldProblem, PortalError
 from teams import services
 from teams.actors import actor_of
-from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 from teams.audit import name_in
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.permissions import GlobalRole, has_global_role

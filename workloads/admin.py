@@ -4,7 +4,7 @@ from django.contrib import admin
 from typing_extensions import override
 
 from teams.admin import ReadOnlyAdmin
-from teams.admin_filters import ActorFilter, NameFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 from workloads.kinds import kinds
 from workloads.models import NodeRecord, Workload
 from workloads.states import Reason

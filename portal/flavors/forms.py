@@ -13,31 +13,31 @@ from foundation.digits import whole_number
 from foundation.errors import PortalError
 from foundation.http.problems import flatten
 from portal.flavors.proposals import Proposal
-from portal.flavors.rows import Column, Row, RowsField
+from portal.flavors.rows import Row, RowColumn, RowsField
 from workloads.catalogue import DECLARED_BESIDE, check_flavor
 from workloads.models import CapacityType, ResourceFlavor
 from workloads.serializers import FlavorWriteSerializer
 
 KINDS = tuple((kind, kind) for kind in CapacityType.values)
 LABELS = (
-    Column("key", "Label", example="nvidia.com/gpu.product"),
-    Column("values", "Values, with commas", example="Tesla-T4, NVIDIA-L4"),
-    Column("kind", "For", (("", "all"), *((kind, kind) for kind in CapacityType.values))),
+    RowColumn("key", "Label", example="nvidia.com/gpu.product"),
+    RowColumn("values", "Values, with commas", example="Tesla-T4, NVIDIA-L4"),
+    RowColumn("kind", "For", (("", "all"), *((kind, kind) for kind in CapacityType.values))),
 )
 TOLERATIONS = (
-    Column("key", "Taint", example="nvidia.com/gpu"),
-    Column("operator", "Operator", (("", "-"), ("Exists", "Exists"), ("Equal", "Equal"))),
-    Column("value", "Value"),
-    Column("effect", "Effect", (("", "any"), *((each, each) for each in ("NoSchedule", "PreferNoSchedule", "NoExecute")))),
-    Column("tolerationSeconds", "Seconds", digits=True),
+    RowColumn("key", "Taint", example="nvidia.com/gpu"),
+    RowColumn("operator", "Operator", (("", "-"), ("Exists", "Exists"), ("Equal", "Equal"))),
+    RowColumn("value", "Value"),
+    RowColumn("effect", "Effect", (("", "any"), *((each, each) for each in ("NoSchedule", "PreferNoSchedule", "NoExecute")))),
+    RowColumn("tolerationSeconds", "Seconds", digits=True),
 )  # fmt: skip
 OFFERED = (
-    Column("kind", "Capacity type", (("", "-"), *KINDS)),
-    Column("block", "Units a node", digits=True),
-    Column("units", "Units in all", digits=True),
-    Column("cpu", "Its CPU", example="90"),
-    Column("memory", "Its memory", example="1000Gi"),
-    Column("ephemeral_storage", "Its disk", example="500Gi"),
+    RowColumn("kind", "Capacity type", (("", "-"), *KINDS)),
+    RowColumn("block", "Units a node", digits=True),
+    RowColumn("units", "Units in all", digits=True),
+    RowColumn("cpu", "Its CPU", example="90"),
+    RowColumn("memory", "Its memory", example="1000Gi"),
+    RowColumn("ephemeral_storage", "Its disk", example="500Gi"),
 )
 COUNTS = ("block", "units")
 

@@ -23,7 +23,7 @@ _TEMPLATE = "__row__"
 
 
 @dataclass(frozen=True)
-class Column:
+class RowColumn:
     """A cell of each row: text, or one of `choices`, the first of which is the empty one."""
 
     name: str
@@ -44,8 +44,26 @@ class Column:
         return made
 
 
+@dataclass(frozen=True)
+class RowCell:
+    """What the component of a form's row shows of a field."""
+
+    id_for_label: str
+    label: str
+    errors: tuple[str, ...]
+    html: SafeString
+
+    @property
+    def auto_id(self) -> str:
+        return self.id_for_label
+
+    @override
+    def __str__(self) -> str:
+        return self.html
+
+
 class RowsWidget(forms.Widget):
-    def __init__(self, *, columns: Sequence[Column], one: str) -> None:
+    def __init__(self, *, columns: Sequence[RowColumn], one: str) -> None:
         super().__init__()
         self.columns, self.one = columns, one
         self.faults: dict[tuple[int, str], str] = {}
@@ -92,19 +110,15 @@ class RowsWidget(forms.Widget):
         said = str(int(number) + 1) if number.isdigit() else ""
         return {"label": f"{self.one} {said}".strip(), "cells": [self._cell(name, number, each, row) for each in self.columns]}  # fmt: skip
 
-    def _cell(self, name: str, number: str, column: Column, row: Row) -> dict[str, Any]:
-        full = f"{name}-{number}-{column.name}"
+    def _cell(self, name: str, number: str, column: RowColumn, row: Row) -> RowCell:
+        full = f"id_{name}-{number}-{column.name}"
         fault = self.faults.get((int(number), column.name), "") if number.isdigit() else ""
-        attrs = {"id": f"id_{full}"}
+        attrs = {"id": full}
         if fault:
-            attrs |= {"aria-invalid": "true", "aria-describedby": f"fault_{full}"}
-        return {
-            "id": f"id_{full}",
-            "label": column.label,
-            "field": column.widget().render(full, row.get(column.name, ""), attrs),
-            "fault": fault,
-            "fault_id": f"fault_{full}",
-        }
+            attrs |= {"aria-invalid": "true", "aria-describedby": f"{full}_error"}
+        text = row.get(column.name, "")
+        field = column.widget().render(f"{name}-{number}-{column.name}", text, attrs)
+        return RowCell(full, column.label, (fault,) if fault else (), field)
 
 
 class RowsField(forms.Field):
@@ -112,7 +126,7 @@ class RowsField(forms.Field):
 
     widget: RowsWidget
 
-    def __init__(self, *, columns: Sequence[Column], one: str, **values: Any) -> None:
+    def __init__(self, *, columns: Sequence[RowColumn], one: str, **values: Any) -> None:
         super().__init__(widget=RowsWidget(columns=columns, one=one), **values)
 
     @override

@@ -15,7 +15,7 @@ from budgets.services import create_budget
 from costs.models import Budget
 from foundation import clock
 from quotas.models import QuotaChange, QuotaRequest
-from teams.admin_filters import ActorFilter, TimeFilter
+from teams.admin_filters.typed import ActorFilter, TimeFilter
 from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_price
 from tests.factories.teams import make_team, make_user

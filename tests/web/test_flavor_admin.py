@@ -180,7 +180,7 @@ def test_what_is_wrong_is_said_at_its_cell(manager, values, cells):
     ((name, number, column),) = cells
     html = answer.content.decode()
     assert re.search(rf'name="{name}-{number}-{column}"[^>]*aria-invalid="true"', html)
-    assert f'id="fault_{name}-{number}-{column}"' in html
+    assert f'id="id_{name}-{number}-{column}_error"' in html
     assert not ResourceFlavor.objects.exists()
 
 
