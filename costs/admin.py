@@ -19,6 +19,7 @@ from foundation.errors import PortalError
 from foundation.money import format_usd
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 
 USD_PLACES = 6
 
@@ -33,8 +34,15 @@ class PriceAdmin(ServiceAdmin):
     change_form_before_template = "admin/costs/price/preview.html"
     list_before_template = "admin/costs/price/tools.html"
     list_display = ("priced", "usd_per_card_hour", "valid_from", "valid_until", "actor", "reason")
-    list_filter = ("priced__card", "priced__capacity_type")
+    list_filter = (
+        ("valid_from", TimeFilter),
+        ("actor", ActorFilter),
+        "priced__card",
+        "priced__capacity_type",
+    )
+    list_filter_submit = True
     list_select_related = ("priced",)
+    search_fields = ("priced__card", "actor", "reason")
 
     @admin.display(description="USD per card-hour", ordering="micro_usd_per_card_hour")
     def usd_per_card_hour(self, price: Price) -> str:
@@ -123,5 +131,6 @@ class LedgerAdmin(ReadOnlyAdmin):
         "ended_at",
         "amount_micro_usd",
     )
-    list_filter = ("flavor_name",)
+    list_filter = (("posted_at", TimeFilter), ("account", NameFilter), ("flavor_name", NameFilter))
+    list_filter_submit = True
     search_fields = ("account", "pod_uid", "transaction_id")

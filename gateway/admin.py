@@ -11,6 +11,7 @@ from gateway import services
 from gateway.models import EndpointToken
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin
+from teams.admin_filters.typed import ActorFilter, TimeFilter
 
 
 @admin.register(EndpointToken)
@@ -25,6 +26,8 @@ class EndpointTokenAdmin(ReadOnlyAdmin):
         "revoked_at",
         "last_used_at",
     )
+    list_filter = (("created_at", TimeFilter), ("created_by__username", ActorFilter))
+    list_filter_submit = True
     list_select_related = ("endpoint", "created_by")
     search_fields = ("name", "prefix", "endpoint__name", "created_by__username")
     fields = (*list_display, "revoked_by")

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib import admin
 from django.contrib.admin.apps import AdminConfig
 from django.http import HttpRequest
@@ -64,6 +66,16 @@ MENU: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+# Pages of the portal itself, which the console goes back to.
+PAGES: Final[tuple[tuple[str, str], ...]] = (
+    ("Home", "portal:home"),
+    ("Quota console", "portal:quota-console"),
+    ("Costs", "portal:costs"),
+    ("Cluster", "portal:cluster"),
+    ("Audit trail", "portal:audit"),
+)
+
+
 class PortalAdminConfig(AdminConfig):
     """Stands for `django.contrib.admin` among the installed applications."""
 
@@ -91,8 +103,18 @@ class PortalAdminSite(_AdminSite):
             "colors": None,
             "styles": [static("portal/admin.css")],
             "scripts": [static("portal/admin.js")],
+            "site_icon": static("portal/favicon.svg"),
+            "site_subheader": "Admin console",
+            "environment": _environment(),
             "site_favicons": [{"rel": "icon", "type": "image/svg+xml", "href": static("portal/favicon.svg")}],
         }
+
+
+def _environment() -> tuple[str, str]:
+    """Whose rows these are, and how loudly that is said: of several portals one looks like the other."""
+    if settings.EMBEDDED_CLUSTER:
+        return "Local demo", "warning"
+    return urlsplit(settings.PUBLIC_URL).hostname or "", "info"
 
 
 def _json_as_text(value: Any, encoder: type[json.JSONEncoder] | None) -> SafeString | None:
@@ -103,13 +125,17 @@ def _json_as_text(value: Any, encoder: type[json.JSONEncoder] | None) -> SafeStr
 
 
 def menu(request: HttpRequest) -> list[dict[str, Any]]:
-    """The groups of `MENU` as Unfold's sidebar takes them. It leaves out a group of which nothing may be seen."""
+    """The portal's own pages, and the groups of `MENU`, as Unfold's sidebar takes them. It leaves out a group of which
+    nothing may be seen.
+    """
     del request
+    pages = [{"title": title, "link": reverse(name), "active": False} for title, name in PAGES]
     registered = {model._meta.label: page for model, page in admin.site._registry.items()}  # noqa: SLF001
-    return [
+    groups = [
         {"title": title, "items": [_item(registered[label]) for label in labels]}
         for title, labels in MENU.items()
     ]
+    return [{"title": "Portal", "items": pages}, *groups]
 
 
 def _item(page: admin.ModelAdmin[Any]) -> dict[str, Any]:

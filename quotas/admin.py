@@ -27,6 +27,7 @@ from quotas.models import (
 )
 from teams.actors import actor_of
 from teams.admin import ReadOnlyAdmin, ServiceAdmin
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 from teams.permissions import has_global_role
 
 # Django's class takes a type parameter in the stubs alone, and Unfold, whose pages these are, has no types.
@@ -159,6 +160,8 @@ class _ChangesInline(_Inline):
 class QuotaChangeSetAdmin(ReadOnlyAdmin):
     role = "quota-manager"
     list_display = ("at", "actor", "reason", "evicts", "undoes")
+    list_filter = (("at", TimeFilter), ("actor", ActorFilter), "evicts")
+    list_filter_submit = True
     list_select_related = ("undoes",)
     search_fields = ("actor", "reason")
     inlines = (_ChangesInline,)
@@ -177,8 +180,9 @@ class QuotaChangeAdmin(ReadOnlyAdmin):
         "actor",
         "reason",
     )
-    list_filter = ("flavor_name",)
-    search_fields = ("team_slug", "reason")
+    list_filter = (("at", TimeFilter), ("actor", ActorFilter), ("team_slug", NameFilter), "flavor_name")
+    list_filter_submit = True
+    search_fields = ("team_slug", "flavor_name", "actor", "reason")
 
 
 @admin.register(QuotaRequest)
@@ -189,9 +193,15 @@ class QuotaRequestAdmin(ReadOnlyAdmin):
     list_display = (
         "requested_at", "team", "flavor", "capacity_type", "units", "until", "state", "requested_by", "decided_by",
     )  # fmt: skip
-    list_filter = ("state",)
+    list_filter = (
+        ("requested_at", TimeFilter),
+        ("requested_by__username", ActorFilter),
+        ("decided_by__username", ActorFilter),
+        "state",
+    )
+    list_filter_submit = True
     list_select_related = ("team", "flavor", "requested_by", "decided_by")
-    search_fields = ("team__slug", "reason")
+    search_fields = ("team__slug", "flavor__name", "requested_by__username", "reason")
 
 
 @admin.register(Claim)
@@ -208,15 +218,18 @@ class ClaimAdmin(ReadOnlyAdmin):
         "reserved_at",
         "released_at",
     )
-    list_filter = ("state",)
+    list_filter = (("reserved_at", TimeFilter), ("quota__team__slug", NameFilter), "state")
+    list_filter_submit = True
     list_select_related = ("workload", "quota__team", "quota__flavor")
+    search_fields = ("workload__name", "quota__team__slug", "quota__flavor__name")
 
 
 @admin.register(Preemption)
 class PreemptionAdmin(ReadOnlyAdmin):
     role = "quota-manager"
     list_display = ("at", "workload", "preemptor", "cause", "lost_seconds", "ended_at")
-    list_filter = ("cause",)
+    list_filter = (("at", TimeFilter), ("workload__team__slug", NameFilter), "cause")
+    list_filter_submit = True
     list_select_related = ("workload", "preemptor")
     search_fields = ("workload__name", "message")
 
@@ -225,7 +238,14 @@ class PreemptionAdmin(ReadOnlyAdmin):
 class DecisionAdmin(ReadOnlyAdmin):
     role = "quota-manager"
     list_display = ("at", "workload", "verdict", "reason", "rule", "policy", "revision")
-    list_filter = ("verdict", "reason")
+    list_filter = (
+        ("at", TimeFilter),
+        ("workload__owner__username", ActorFilter),
+        ("workload__team__slug", NameFilter),
+        ("reason", NameFilter),
+        "verdict",
+    )
+    list_filter_submit = True
     list_select_related = ("workload",)
     search_fields = ("=public_id", "workload__name")
     ordering = ("-id",)
@@ -238,3 +258,4 @@ class PoolAdmin(ReadOnlyAdmin):
     list_display = ("flavor", "capacity_type", "revision", "due_at", "passed_at")
     list_filter = ("capacity_type",)
     list_select_related = ("flavor",)
+    search_fields = ("flavor__name",)

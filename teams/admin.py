@@ -15,9 +15,10 @@ from typing_extensions import override
 from unfold.widgets import UnfoldAdminPasswordWidget
 
 from foundation import clock
-from foundation.errors import PortalError
+from foundation.errors import FieldProblem, PortalError
 from teams import services
 from teams.actors import actor_of
+from teams.admin_filters.typed import ActorFilter, NameFilter, TimeFilter
 from teams.audit import name_in
 from teams.models import ApiToken, AuditEvent, Membership, Team, User
 from teams.permissions import GlobalRole, has_global_role
@@ -38,8 +39,12 @@ admin.site.password_change_done = admin_password  # type: ignore[method-assign, 
 admin.site.unregister(Group)  # it lends nobody a right here, and no change of it would be told
 
 
+REFUSAL = "_refused_by_the_service"
+"""Attribute of a request whose service said no."""
+
+
 class ServiceAdmin(_ModelAdmin):
-    """Base of the portal's admin pages: open to `role` (and platform admins), refusals shown as messages.
+    """Base of the portal's admin pages: open to `role` (and platform admins), what a service refuses shown at its field.
 
     A subclass's `save_model` and `delete_model` make one service call. Bulk deletion is off: it asks no service. A field
     that a form declares itself needs one of Unfold's widgets: the theme takes the frames from all others.
@@ -91,10 +96,20 @@ class ServiceAdmin(_ModelAdmin):
         form_url: str = "",
         extra_context: Any = None,
     ) -> HttpResponse:
+        """A refusal of the service comes back on the form, with all that was typed."""
         try:
             return super().changeform_view(request, object_id, form_url, extra_context)
         except PortalError as error:
-            return _refused(self, request, error)
+            if request.method != "POST" or hasattr(request, REFUSAL):
+                return _refused(self, request, error)
+            setattr(request, REFUSAL, error)
+        return self.changeform_view(request, object_id, form_url, extra_context)
+
+    @override
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **more: Any) -> Any:
+        form: Any = super().get_form(request, obj, change, **more)
+        error: PortalError | None = getattr(request, REFUSAL, None)
+        return form if error is None else _refusing(form, error)
 
     @override
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
@@ -248,6 +263,8 @@ class ApiTokenAdmin(ReadOnlyAdmin):
         "revoked_at",
         "last_used_at",
     )
+    list_filter = (("created_at", TimeFilter), ("user__username", ActorFilter))
+    list_filter_submit = True
     list_select_related = ("user", "team")
     search_fields = ("name", "prefix", "user__username")
     fields = (*list_display, "revoked_by")
@@ -262,7 +279,13 @@ class ApiTokenAdmin(ReadOnlyAdmin):
 @admin.register(AuditEvent)
 class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "actor_label", "action", "target_kind", "called", "team_slug", "ip")
-    list_filter = ("at", "action")
+    list_filter = (
+        ("at", TimeFilter),
+        ("actor_label", ActorFilter),
+        ("action", NameFilter),
+        ("team_slug", NameFilter),
+    )
+    list_filter_submit = True
     search_fields = ("=target_name", "=target_id", "=actor_label", "=team_slug", "=request_id")
     ordering = ("-at", "-id")
     show_full_result_count = False
@@ -290,6 +313,19 @@ class AuditEventAdmin(ReadOnlyAdmin):
 def _adopt(blank: Any, saved: Any) -> None:
     """Make the admin's unsaved instance the row that the service saved."""
     blank.__dict__.update(saved.__dict__)
+
+
+def _refusing(form: Any, error: PortalError) -> Any:
+    """The form's class, invalid by the error: at the fields that it names, as far as the form has them."""
+
+    def _post_clean(self: Any) -> None:
+        super(refusing, self)._post_clean()
+        for problem in error.errors or (FieldProblem(field="", code=error.code, message=error.message),):
+            name = problem.field.partition(".")[0]
+            self.add_error(name if name in self.fields else None, problem.message)
+
+    refusing: Any = type(form)(form.__name__, (form,), {"_post_clean": _post_clean})
+    return refusing
 
 
 def _refused(page: ServiceAdmin, request: HttpRequest, error: PortalError) -> HttpResponse:

@@ -91,6 +91,13 @@ def _facts(flavor: ResourceFlavor) -> dict[str, Any]:
     return {name: getattr(flavor, name) for name in AUDITED} | {"gpu_fraction": str(flavor.gpu_fraction)}
 
 
+def check_flavor(*, name: str, gpu_fraction: str, **values: Any) -> None:
+    """Raise what `set_flavor` would refuse of these values, and write nothing."""
+    fraction = parse_fraction(gpu_fraction)
+    parts = {"fraction_numerator": fraction.numerator, "fraction_denominator": fraction.denominator}
+    _check(ResourceFlavor(name=name, **parts, **values))
+
+
 def _check(flavor: ResourceFlavor) -> None:
     """Check all rules that no database constraint enforces; raises Invalid for the first violation."""
     if flavor.sharing not in set(Sharing):

@@ -31,6 +31,11 @@ class ProvisionableSerializer(StrictSerializer):
         max_value=UNITS_MAX,
         help_text="Units that may exist in all, those of existing nodes included.",
     )
+    cpu = serializers.CharField(
+        max_length=32, required=False, help_text="What one new node has of it for pods, as a quantity."
+    )
+    memory = serializers.CharField(max_length=32, required=False, help_text="As `cpu`.")
+    ephemeral_storage = serializers.CharField(max_length=32, required=False, help_text="As `cpu`.")
 
 
 class _ValueField(serializers.CharField):

@@ -112,7 +112,9 @@ def test_limits_are_set_with_a_reason(manager):
     assert (quota.nominal, quota.borrowing_limit, quota.lending_limit, quota.user_limit) == (8, 3, None, 2)
     assert QuotaChange.objects.first().reason == "half a year"
     assert manager.post(page, limits(reason="")).status_code == 200  # the form again, with what is missing
-    assert manager.post(page, limits(nominal=4, lending_limit=5)).status_code == 302  # the service's message
+    refused = manager.post(page, limits(nominal=4, lending_limit=5, reason="kept as it was typed"))
+    assert list(refused.context["adminform"].form.errors) == ["lending_limit"]
+    assert "kept as it was typed" in refused.content.decode()
     assert Quota.objects.get().nominal == 8
 
 

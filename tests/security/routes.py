@@ -109,7 +109,7 @@ def page(what: str = "", **methods: Need) -> Row:
 
 
 def shown(strangers: Statuses, viewers: Statuses = OK, others: Statuses = OK, **more: Any) -> Need:
-    return need(strangers, viewers, others, others, nobodies=_SIGN_IN, **more)
+    return need(strangers, viewers, others, others, **{"nobodies": _SIGN_IN, **more})
 
 
 PAGE = shown(UNKNOWN)

@@ -164,3 +164,11 @@ def test_a_change_of_one_value_is_judged_with_those_that_stay():
         set_flavor(name="a100", gpu_fraction="1/4", actor=SETUP, now=clock.now())
     assert caught.value.errors[0].field == "gpu_fraction"
     assert ResourceFlavor.objects.get().gpu_fraction == 1
+
+
+def test_the_api_takes_what_a_new_node_has_besides_gpus():
+    client = api_client(make_user(quota_manager=True))
+    declared = {"block": 8, "units": 8, "cpu": "96", "memory": "1152Gi", "ephemeral_storage": "1Ti"}
+    body = GOOD | {"capacity": {"spot": {"provisionable": declared}}}
+    assert client.post("/api/v1/flavors/", body, format="json").status_code == 200
+    assert ResourceFlavor.objects.get().capacity == {"spot": {"provisionable": declared}}

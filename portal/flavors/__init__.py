@@ -1,0 +1,1 @@
+"""How is a flavor written down in the admin console? Begun with what nodes report, typed in fields and rows."""
