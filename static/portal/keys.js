@@ -28,6 +28,7 @@
       const { signal } = this.#ended;
       document.addEventListener("keydown", (event) => this.#pressed(event), { signal });
       document.addEventListener("click", (event) => this.#clicked(event), { signal });
+      document.addEventListener("submit", (event) => this.#filtered(event), { signal });
       this.palette.addEventListener("keydown", (event) => this.#walk(event), { signal });
       this.palette.addEventListener("close", () => this.#closed(), { signal });
       this.field.form.addEventListener("submit", (event) => this.#submitted(event), { signal });
@@ -53,6 +54,11 @@
       if (event.ctrlKey || event.metaKey || event.altKey || this.hasAttribute("modified-only")) return;
       if (typing(event.target) || document.querySelector("dialog[open], :popover-open")) return;
       if (this.#acts(event.key)) event.preventDefault();
+    }
+
+    /* Who pressed Enter in a filter has typed all of it: j and k then go through what it found. */
+    #filtered(event) {
+      if (event.target.matches("form.filter") && typing(document.activeElement) && !this.hasAttribute("modified-only")) document.activeElement.blur();
     }
 
     /* Whether the key, after what was pressed just before, did something. */

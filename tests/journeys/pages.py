@@ -173,7 +173,11 @@ class RequestForm(Screen):
     def on(self, flavor: str) -> Self:
         """Choose a GPU by its name in the table."""
         cards = self.page.get_by_role("group", name="GPU", exact=True)
-        self.hand.choose(cards.get_by_role("radio", name=re.compile(rf"^{re.escape(flavor)} ")))
+        radio = cards.get_by_role("radio", name=re.compile(rf"^{re.escape(flavor)} "))
+        if not self.visit.live and not radio.count():
+            # Without a script the table is still of the team that was chosen before: the others are folded.
+            self.hand.press(cards.locator("summary"))
+        self.hand.choose(radio)
         return self
 
     def no_gpu(self) -> Self:
