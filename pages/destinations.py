@@ -44,7 +44,10 @@ DESTINATIONS: Final = (
         title="Teams", route="portal:team-list", icon="team", key="g t", words="members quota tokens"
     ),
     Destination(
-        title="Capacity", route="portal:capacity", icon="chip", key="g c", words="cluster free gpus nodes"
+        title="Cluster", route="portal:cluster", icon="chip", key="g c", words="capacity free gpus nodes map"
+    ),
+    Destination(
+        title="Settings", route="portal:settings", icon="gear", words="platform configuration environment"
     ),
     Destination(title="Idle GPUs", route="portal:idle", icon="pause", words="waste alerts utilization"),
     Destination(

@@ -72,6 +72,7 @@ class ClusterPage(LoginRequiredMixin, View):
 class CapacityPage(RedirectView):
     """Where the tables were before the map."""
 
+    http_method_names = ["get", "head", "options"]
     permanent = True
     pattern_name = "portal:cluster"
 

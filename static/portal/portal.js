@@ -21,6 +21,15 @@
     setTimeout(() => (label.textContent = before), 1500);
   });
 
+  // Of two tabs that are pressed one after the other the last is shown, whichever answer comes last.
+  let tabAsked = null;
+  document.addEventListener("htmx:beforeRequest", ({ detail }) => {
+    if (detail.target?.id === "tabs") tabAsked = detail.xhr;
+  });
+  document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+    if (detail.target?.id === "tabs" && detail.xhr !== tabAsked) detail.shouldSwap = false;
+  });
+
   // A second click on the same form would be answered with the same run; it need not be sent at all.
   document.addEventListener("submit", (event) => {
     const { form } = { form: event.target };

@@ -92,10 +92,10 @@ def test_a_servers_description_fills_the_form_and_nonsense_does_not():
         assert tensors_of(nonsense) == []
 
 
-def test_the_runtime_says_which_form_comes_first():
-    assert modes_of("triton") == ["v2", "raw"]
-    assert modes_of("vllm") == ["chat", "raw"]
-    assert modes_of("custom") == ["raw", "v2"]
+def test_the_form_of_the_server_comes_first_and_of_an_unknown_one_all_are_offered():
+    assert modes_of("v2") == ["v2", "raw"]
+    assert modes_of("chat") == ["chat", "raw"]
+    assert modes_of("") == ["raw", "v2", "chat"]
 
 
 @pytest.mark.parametrize("body", ['{"text": "it\'s $(rm -rf /)"}', "it's `text`; exit", "@/etc/passwd", ""])
