@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views import View
-from django.views.generic import RedirectView
-from typing_extensions import override
 
 from console.api.capacity import FlavorCapacity, capacity
 from console.pages.queries import teams_of
@@ -69,17 +68,11 @@ class ClusterPage(LoginRequiredMixin, View):
         return render(request, "portal/cluster.html", {"view": view, **context})
 
 
-class CapacityPage(RedirectView):
+class CapacityPage(LoginRequiredMixin, View):
     """Where the tables were before the map."""
 
-    http_method_names = ["get", "head", "options"]
-    permanent = True
-    pattern_name = "portal:cluster"
-
-    @override
-    def get_redirect_url(self, *args: Any, **kwargs: Any) -> str | None:
-        address = super().get_redirect_url(*args, **kwargs)
-        return f"{address}?view=table"
+    def get(self, request: HttpRequest) -> HttpResponse:
+        return redirect(f"{reverse('portal:cluster')}?view=table", permanent=True)
 
 
 def read_map(request: HttpRequest, *, now: datetime) -> dict[str, Any]:
