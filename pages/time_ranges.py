@@ -1,6 +1,6 @@
 """Which time a page of figures shows, as its address says: `?range=6h`, or `?from=…&to=…`; and in whose zone. Pure.
 
-A time without an offset is one of the zone that `?zone=` names, or of the person's, whose browser says which that is.
+A time without an offset is one of the zone that `?zone=` names, or of the reader's.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ RANGES: Final[Mapping[str, timedelta]] = {
     "7d": timedelta(days=7),
 }
 DEFAULT: Final = "1h"
-ZONE_COOKIE: Final = "portal-zone"
-"""Where `static/portal/plots.js` keeps the name of the browser's zone."""
 SLOTS_MAX: Final = 100
 LONGEST: Final = timedelta(days=8)
 SHORTEST: Final = timedelta(minutes=5)
@@ -111,11 +109,6 @@ class TimeRange:
         return _span(self.begin + by, self.end + by)
 
 
-def zone_named(name: str | None) -> tzinfo:
-    """The zone that a browser names; UTC where it names none."""
-    return ZoneInfo(name) if name and name != "UTC" and is_time_zone(name) else UTC
-
-
 def read_range(asked: Mapping[str, str], *, now: datetime, zone: tzinfo = UTC) -> TimeRange:
     """The range that is asked for, the last hour where none is, to be shown in the zone. Raises Malformed, naming the
     argument.
@@ -150,9 +143,11 @@ def _of(name: str, begin: datetime, end: datetime, *, now: datetime, zone: tzinf
 def _zone_of(asked: Mapping[str, str], zone: tzinfo) -> tzinfo:
     """In which times without an offset are meant."""
     name = asked.get("zone")
-    if name and not is_time_zone(name):
+    if not name:
+        return zone
+    if not is_time_zone(name):
         raise refuse("zone", "must be a time zone such as Europe/Berlin.")
-    return zone_named(name) if name else zone
+    return ZoneInfo(name)
 
 
 def _moment(asked: Mapping[str, str], name: str, zone: tzinfo) -> datetime:

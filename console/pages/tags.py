@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -121,10 +121,9 @@ def zone(moment: datetime | None) -> str:
 
 
 @register.filter
-def at_in(moment: datetime, zone: tzinfo) -> SafeString:
-    """The exact time in a zone, which is named behind it; in UTC in the title."""
-    local = moment.astimezone(zone)
-    return _time(moment, f"{local:%Y-%m-%d %H:%M:%S} {local.tzname()}")
+def at_with_zone(moment: datetime) -> SafeString:
+    """The exact time, in the reader's zone, which is named behind it."""
+    return _time(moment, exactly(moment))
 
 
 @register.filter

@@ -21,6 +21,11 @@ def times_in(name: str) -> Iterator[None]:
         _reader.reset(token)
 
 
+def reader_zone() -> tzinfo:
+    """The zone of the reader; UTC where nobody said which that is."""
+    return _reader.get()
+
+
 def as_read(moment: datetime) -> datetime:
     """The same moment in the reader's zone; in UTC where nobody said which that is."""
     return moment.astimezone(_reader.get())

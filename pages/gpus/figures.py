@@ -9,10 +9,11 @@ from typing import Any, Final
 
 from console.pages.panels import register_panel
 from console.pages.reading import PageReading
+from console.pages.zones import reader_zone
 from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from pages.charts import Chart, ChartSeries, Mark, draw, number_words
-from pages.ranges_asked import range_facts, zone_of
+from pages.ranges_asked import range_facts
 from pages.time_ranges import LONGEST, SHORTEST, TimeRange, read_range
 from telemetry.gpu_metrics import XID_MEANINGS
 from telemetry.gpu_series import CardTotal, GpuCard, GpuFigures, GpuSeries, gpu_series
@@ -87,8 +88,8 @@ def range_of(asked: PageReading[Any]) -> TimeRange:
     """What the address says; else of what has ended its whole time, as far as a page shows one."""
     workload, values = asked.workload, asked.request.GET
     if not workload.is_final or any(values.get(name) for name in ("range", "from", "to")):
-        return read_range(values, now=asked.now, zone=zone_of(asked.request))
-    return _whole(workload, asked.now, zone=zone_of(asked.request))
+        return read_range(values, now=asked.now, zone=reader_zone())
+    return _whole(workload, asked.now, zone=reader_zone())
 
 
 def _whole(workload: Workload, now: datetime, *, zone: tzinfo) -> TimeRange:

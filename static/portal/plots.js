@@ -1,15 +1,10 @@
-/* Plots: the browser tells the server its time zone, and drawing over a plot zooms into that time.
+/* Plots: drawing over one zooms into that time.
 
-   The cookie is read by pages/ranges_asked.py, which draws in that zone from the next page on. What is drawn is sent by the
-   form of templates/portal/range_bar.html; its links and fields do the same without a pointer. */
+   What is drawn is sent by the form of templates/portal/range_bar.html; its links and fields do the same without a pointer. */
 "use strict";
 (() => {
   const LEAST_PX = 6;
   const LEAST_MS = 5 * 60 * 1000;
-  const YEAR_SECONDS = 365 * 86400;
-
-  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) document.cookie = `portal-zone=${zone}; path=/; max-age=${YEAR_SECONDS}; samesite=lax`;
 
   let drawing = null;
   const place = (plot, event) => {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.contrib.staticfiles import finders
 
 from foundation import clock
 from gateway.services import Bucket, Tally, add_request_counts
@@ -137,6 +139,19 @@ def test_the_time_is_told_in_the_zone_of_the_browser(ana, busy):
     assert f'name="from" value="{local:%Y-%m-%dT%H:%M}"' in answer.content.decode()
     ana.cookies["portal-zone"] = "../../etc/passwd"
     assert page(ana, busy).context["shown"].zone_words == "UTC"
+
+
+def test_drawings_are_in_the_zone_in_which_all_times_are(ana, busy):
+    ana.cookies["portal-browser-zone"] = "Asia/Tokyo"
+    assert page(ana, busy).context["shown"].zone_words == "Asia/Tokyo"
+    ana.cookies["portal-zone"] = "Asia/Kolkata"
+    assert page(ana, busy).context["shown"].zone_words == "Asia/Kolkata"
+
+
+def test_no_script_writes_the_choice_of_a_person():
+    scripts = {path.name: path.read_text() for path in Path(finders.find("portal")).glob("*.js")}
+    assert [name for name, text in scripts.items() if "document.cookie =" in text] == ["times.js"]
+    assert "portal-zone=" not in "".join(scripts.values())
 
 
 def test_one_time_is_kept_on_every_tab(ana, busy):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from foundation.errors import Malformed
-from pages.time_ranges import TimeRange, read_range, zone_named
+from pages.time_ranges import TimeRange, read_range
 
 NOW = datetime(2026, 3, 1, 10, 17, 42, tzinfo=UTC)
 
@@ -42,7 +43,7 @@ def test_a_time_without_an_offset_is_one_of_the_zone():
     berlin = {"from": "2026-03-01T09:00", "to": "2026-03-01T10:00", "zone": "Europe/Berlin"}
     assert read_range(berlin, now=NOW).begin == datetime(2026, 3, 1, 8, 0, tzinfo=UTC)
     persons = {"from": "2026-03-01T09:00:00", "to": "2026-03-01T10:00"}
-    zone = zone_named("Asia/Kolkata")
+    zone = ZoneInfo("Asia/Kolkata")
     assert read_range(persons, now=NOW, zone=zone).begin == datetime(2026, 3, 1, 3, 30, tzinfo=UTC)
 
 
