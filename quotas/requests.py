@@ -94,7 +94,9 @@ def approve_request(*, request: QuotaRequest, comment: str, actor: Actor, now: d
 
 def preview_request(*, request: QuotaRequest, now: datetime) -> ChangePreview:
     """What approving it now would do: as the change set that it would be."""
-    return preview_changes(changes=[_change(request, request.units)], evicts=False, now=now)
+    limits = {"nominal": _nominal(request) + request.units}
+    change = LimitChange(request.team, request.flavor, request.capacity_type, limits)
+    return preview_changes(changes=[change], evicts=False, now=now)
 
 
 def deny_request(*, request: QuotaRequest, comment: str, actor: Actor, now: datetime) -> QuotaRequest:
@@ -163,26 +165,21 @@ def _add(asked: QuotaRequest, units: int, reason: str, actor: Actor, now: dateti
     nothing to take.
     """
     one_at_a_time()
-    if units < 0 and not _nominal(asked):
+    nominal = _nominal(asked)
+    if units < 0 and not nominal:
         return None
     made = QuotaChangeSet.objects.create(actor=actor.label, reason=reason, at=now)
-    change = _change(asked, units)
     set_limits(
         team=asked.team,
         flavor=asked.flavor,
         capacity_type=asked.capacity_type,
-        limits=change.limits,
+        limits={"nominal": max(0, nominal + units)},
         reason=reason,
         actor=actor,
         now=now,
         change_set=made,
     )
     return made
-
-
-def _change(asked: QuotaRequest, units: int) -> LimitChange:
-    limits = {"nominal": max(0, _nominal(asked) + units)}
-    return LimitChange(asked.team, asked.flavor, asked.capacity_type, limits)
 
 
 def _nominal(asked: QuotaRequest) -> int:
