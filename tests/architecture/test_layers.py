@@ -55,6 +55,11 @@ VIOLATIONS = {
     ),
     "upwards in demo": ("order-in-demo", "demo/client.py", "import demo.steps"),
     "upwards in portal": ("order-in-portal", "portal/settings/env.py", "import portal.runtime.up"),
+    "upwards in portal.flavors": (
+        "order-in-portal-flavors",
+        "portal/flavors/proposals.py",
+        "import portal.flavors.forms",
+    ),
     "upwards in pages": ("order-in-pages", "pages/context.py", "import pages.home"),
     "upwards in jobs": ("order-in-jobs", "jobs/specs.py", "import jobs.models"),
     "upwards in inference": ("order-in-inference", "inference/scaling_spec.py", "import inference.specs"),

@@ -254,8 +254,19 @@ def test_rights_that_end_while_it_waits_are_asked_for_with_the_answer_itself(
     async def away(_):
         raise OSError("the check does not get through")
 
+    looked: list[object] = []
+
+    def look(*arguments, **named):
+        looked.append(known(*arguments, **named))
+        return looked[-1]
+
+    known = live_waits.look
+    monkeypatch.setattr(live_waits, "look", look)
     make_member(team=make_team("audio"), user=bench.user)
     answer = waiting(live, apart, led(bench, run, wait_for="ended", timeout=60))
+    # The first look is over: it would see the move by the rights of its own moment.
+    until(lambda: looked or answer.done())
+    assert looked == [None]
     monkeypatch.setattr(live.application.live.waiters, "_check", away)
     people.remove_member(actor=ACTOR, membership=bench.membership, now=clock.now())
     move(run, Phase.SUCCEEDED)

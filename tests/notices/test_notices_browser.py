@@ -20,7 +20,7 @@ def test_a_subscription_is_made_in_the_menu_and_its_test_is_seen(live_server, be
         page.locator("details.menu summary").click()
         page.get_by_role("link", name="Notices").click()
         page.get_by_role("link", name="New subscription").click()
-        page.get_by_label("Name").fill("on-call")
+        page.get_by_label("Name", exact=True).fill("on-call")
         page.get_by_label("Address").fill("https://10.0.0.1/")
         page.get_by_role("button", name="Subscribe").click()
         expect(page.locator(".field-error").first).to_be_visible()

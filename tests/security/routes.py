@@ -366,7 +366,7 @@ ROUTES: dict[str, Row] = {
     "portal:idle": page(GET=shown(OK)),
     "portal:alert-rule": page("alert-rule", GET=CONSOLE, POST=CONSOLE),
     # Where its tables were goes on to it.
-    "portal:capacity": page(GET=shown(*[_one(301)] * 3, nobodies=_one(301), hides=False)),
+    "portal:capacity": page(GET=shown(*[_one(301)] * 3, hides=False)),
     "portal:cluster": page(GET=shown(OK)),
     "portal:cluster-node": page("node", GET=shown(OK)),
     "portal:settings": page(GET=shown(OK, hides=False), POST=CONSOLE),

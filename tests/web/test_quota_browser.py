@@ -172,8 +172,9 @@ def test_head_and_first_column_stay_and_never_cover_the_focus(live_server, world
 
 
 def test_the_grid_is_gone_through_by_keys(live_server, world):
+    session = session_of(world.manager)
     with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session_of(world.manager))
+        page, complaints = open_page(browser, live_server.url, session)
         page.goto("/quotas/")
         rows = page.locator(".grid tbody tr")
         first = rows.nth(0).locator("input").nth(0)

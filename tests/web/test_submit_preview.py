@@ -222,7 +222,7 @@ def test_a_lever_of_the_form_is_one_click(live_server, world, queue, script):
         page.get_by_text("Will wait").first.wait_for()
         assert not script or findings(page) == []
         page.locator("button[name=set]").filter(has_text="A time limit of").click()
-        page.locator(".verdict").get_by_text("Starts now").wait_for()
+        page.locator("#preview .verdict").get_by_text("Starts now").wait_for()
         assert re.fullmatch(r"\d+[mh]", page.get_by_label("Time limit").input_value())
         assert page.get_by_label("Command").input_value().split() == ["python", "train.py"]
         if script:
