@@ -57,9 +57,7 @@ def test_the_browser_comes_back_to_the_page_that_was_open(live_server, world, ma
     session, run = session_of(world.ana), made["resnet50"]
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session)
-        # The page has its ticket: asked for later, it would be refused, which the browser writes into its console.
-        with page.expect_response("**/live-ticket/"):
-            page.goto(f"/runs/{run.public_id}/?tab=pods")
+        page.goto(f"/runs/{run.public_id}/?tab=pods")
         open_at = page.url
         page.context.clear_cookies()
         page.locator("#tab-events").click()
@@ -70,4 +68,5 @@ def test_the_browser_comes_back_to_the_page_that_was_open(live_server, world, ma
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(open_at)
         assert page.locator("#tabs #tab-pods").count() == 1
-        assert complaints == []
+        # Its stream may ask for a ticket meanwhile; that it is refused, the browser itself writes into its console.
+        assert [each for each in complaints if "/live-ticket/" not in each] == []
