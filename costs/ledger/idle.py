@@ -68,9 +68,11 @@ def hour_of(moment: datetime) -> datetime:
 
 def _cursor() -> SupplyCursor | None:
     found = SupplyCursor.objects.first()
-    if found is not None:
-        return found
     began_at = NodeInterval.objects.aggregate(first=Min("started_at"))["first"]
+    if found is not None:
+        if began_at is not None and began_at < found.began_at:
+            _begin_earlier(found, began_at)
+        return found
     if began_at is None:
         return None
     first = hour_of(began_at)
@@ -78,6 +80,23 @@ def _cursor() -> SupplyCursor | None:
         leases.check()
         values = {"began_at": began_at, "swept_until": first, "claimed_until": first}
         return SupplyCursor.objects.get_or_create(pk=SupplyCursor.SINGLETON_PK, defaults=values)[0]
+
+
+def _begin_earlier(cursor: SupplyCursor, began_at: datetime) -> None:
+    """Of a node that was there before all others it was heard later: what pods held in that time is counted with it."""
+    with transaction.atomic():
+        leases.check()
+        SupplyMark.objects.bulk_create(
+            SupplyMark(
+                card=priced.card,
+                capacity_type=priced.capacity_type,
+                started_at=began_at,
+                ended_at=cursor.began_at,
+            )
+            for priced in PricedCard.objects.all()
+        )
+        cursor.began_at = began_at
+        cursor.save(update_fields=["began_at"])
 
 
 def _claim(now: datetime) -> None:

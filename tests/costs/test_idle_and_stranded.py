@@ -169,6 +169,20 @@ def test_a_node_of_which_is_heard_late_is_counted_late(bed):
     assert faults() == []
 
 
+def test_a_node_that_was_there_before_all_others_is_counted_however_late_it_is_heard_of(bed):
+    node(9000, 10800)
+    bed.pod(600, 1200, name="n-1")
+    sweep(12_000)
+    node(300, 1500, name="n-1")
+    node(8900, 9000, name="n-2")
+    sweep(12_100)
+    assert (account("idle:"), account("team:")) == ((1800 + 600 + 100) * USD, 600 * USD)
+    assert faults() == []
+    sweep(12_200)
+    assert SupplyCursor.objects.get().began_at == at(300)
+    assert not SupplyMark.objects.exists()
+
+
 def test_what_nobody_watched_of_a_node_is_paid_by_nobody_and_says_so(bed):
     node(0, 1800)
     node(1800, 3600, certain=False)
