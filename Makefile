@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo up test processes journeys check bench crash soak mutants docs clean lock image
+.PHONY: help demo up test processes journeys check bench crash soak mutants pictures docs clean lock image
 
 # Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
 VENV := .venv
@@ -78,6 +78,9 @@ mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find
 	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2
 	$(PYTHON) -m tests.mutants run -n $(JOBS) --anew
 	$(PYTHON) -m tests.mutants report
+
+pictures: $(STAMP) ## Take the pictures of docs/reference/pages.md anew, in a portal of its own
+	@$(PYTHON) -m tests.journeys.pictures
 
 docs: $(STAMP) ## Write the parts of docs/reference that come from the code
 	@exec $(PYTHON) -m docs.generate

@@ -95,7 +95,9 @@ def main():
     reach(stops, phase="Suspended", reason="BudgetExhausted")
     until(lambda: not pods_of(stops), lambda: "its pod is gone")
     total = spent(STOPS)
-    check(CUT * 10**6 / 4 < total <= CUT * 10**6, f"it was stopped within ${CUT}: {total} micro-USD are spent")
+    check(
+        CUT * 10**6 / 4 < total <= CUT * 10**6, f"it was stopped within ${CUT}: {total} micro-USD are spent"
+    )
     PORTAL.call("POST", f"{stops}start/")
     reach(stops, phase="Queued", reason="WaitingForBudget")
     check(not pods_of(stops), "started again it waits for its budget, and has no pod")
