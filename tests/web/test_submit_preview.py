@@ -264,6 +264,10 @@ def test_the_buttons_stay_where_they_are_while_the_answer_changes(live_server, w
         for gpus, words in (("2", "Will wait"), ("64", "Can never start"), ("8", "Will wait")):
             page.get_by_label("GPUs", exact=True).fill(gpus)
             page.locator("#preview .verdict").get_by_text(words).wait_for()
-            places.append(page.get_by_role("button", name="Submit run").bounding_box()["y"])
-        assert max(places) - min(places) < 1
+            places.append(page.get_by_role("button", name="Submit run").bounding_box())
+        tops = [place["y"] for place in places]
+        assert max(tops) - min(tops) < 1
+        # On the first screen, with nothing scrolled.
+        assert page.evaluate("scrollY") == 0
+        assert tops[0] + places[0]["height"] <= page.viewport_size["height"]
         assert complaints == []
