@@ -320,6 +320,29 @@ def test_a_filter_acts_while_somebody_types_and_back_undoes_it(live_server, worl
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
+def test_the_last_filter_wins_over_a_slow_one_and_nothing_is_said_in_the_console(live_server, world, made):
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto("/runs/")
+        held = []
+        page.route("**/runs/?*", lambda route: route.continue_() if held else held.append(route))
+        box = page.get_by_role("searchbox", name="Words of the name, or an id")
+        box.fill("res")
+        with page.expect_request("**/runs/?search=res*"):
+            box.press("Enter")
+        box.fill("bert")
+        box.press("Enter")
+        held[0].continue_()
+        page.wait_for_url("**/runs/?search=bert")
+        page.get_by_role("link", name="resnet50").wait_for(state="detached")
+        page.get_by_role("link", name="bert-large").wait_for()
+        assert complaints == []
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
 def test_without_scripts_the_button_filters(live_server, world, made):
     session = session_of(world.ana)
     with chromium() as browser:
