@@ -15,6 +15,26 @@ from teams.models import Team, User
 from workloads.models import Workload
 
 
+class RunOutput(models.Model):
+    """A file or folder that a run says it has written, with its own token."""
+
+    workload = models.ForeignKey(Workload, on_delete=models.CASCADE, related_name="outputs")
+    attempt = models.PositiveIntegerField()
+    path = models.TextField()
+    """In the run's pods."""
+    size_bytes = models.PositiveBigIntegerField()
+    metrics = models.JSONField(default=dict, blank=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [models.UniqueConstraint(fields=["workload", "path"], name="run_output_path_once")]
+
+    @override
+    def __str__(self) -> str:
+        return self.path
+
+
 class TrainingRun(models.Model):
     """What only a training run has; everything else is its workload's."""
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, path
 from rest_framework.routers import SimpleRouter
 
-from jobs.api import reports, sweeps, templates
+from jobs.api import outputs, reports, sweeps, templates
 from jobs.api import runs as runs_api
 from jobs.pages import commands, runs
 from jobs.pages import sweeps as sweep_pages
@@ -47,5 +47,6 @@ api_urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{_SWEEP}waiting/", sweeps.SweepWaitingView.as_view(), name="sweep-waiting"),
     *_router.urls,
     path(f"{_RUN}checkpoints/", reports.CheckpointsView.as_view(), name="training-run-checkpoints"),
+    path(f"{_RUN}outputs/", outputs.OutputsView.as_view(), name="training-run-outputs"),
     path(f"{_RUN}progress/", reports.ProgressView.as_view(), name="training-run-progress"),
 ]

@@ -49,6 +49,7 @@ TAB_SECONDS: Mapping[str, int] = {
     "events": 5,
     "pods": 5,
     "cost": 5,
+    "outputs": 5,
 }
 """How often what stands under a tab is asked for again; of other tabs nothing changes, or it says so itself."""
 NAME_STEM_MAX = 38

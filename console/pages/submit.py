@@ -43,7 +43,19 @@ from workloads.models import Workload
 from workloads.placement import ON_DEMAND
 
 BODY_BYTES_MAX = 3 * 2**20
-PREFILLED = ("name", "flavor", "capacity", "gpus", "replicas", "time_limit", "cpu", "memory", "storage")
+PREFILLED = (
+    "name",
+    "flavor",
+    "capacity",
+    "gpus",
+    "replicas",
+    "time_limit",
+    "cpu",
+    "memory",
+    "storage",
+    "model_claim",
+    "model_path",
+)
 """Fields that an address or a lever may fill in; `set` of a POST holds some of them as a query string."""
 PREFILLED_LENGTH_MAX = 253
 _TOKEN = re.compile(r"[0-9a-f]{32}\Z")

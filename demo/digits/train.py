@@ -59,11 +59,11 @@ def main() -> int:
                 "metrics": {"loss": loss, "accuracy": accuracy},
             },
         )
-    save(model_dir / "digits.pickle", model)
-    print(
-        f"saved {model_dir / 'digits.pickle'}; held-out accuracy {model.score(test_x, test_y):.4f}",
-        flush=True,
-    )
+    saved = save(model_dir / "digits.pickle", model)
+    accuracy = float(model.score(test_x, test_y))
+    size = saved.stat().st_size
+    report("outputs", {"path": str(saved), "size_bytes": size, "metrics": {"accuracy": accuracy}})
+    print(f"saved {saved}; held-out accuracy {accuracy:.4f}", flush=True)
     return 0
 
 

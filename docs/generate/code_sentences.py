@@ -213,6 +213,7 @@ SENTENCES: Mapping[str, str] = MappingProxyType({
     "too_long": "The quota allows no time limit as long.",
     "too_many": "There are more of them than may be.",
     "too_many_held": "As many requests as may wait for the endpoint to wake.",
+    "too_many_outputs": "The run has reported as many outputs as may be: at most 100.",
     "too_many_reports": "The run reports more often than it may: at most 120 times a minute of each sort.",
     "too_many_requests": "As many requests for quota of the team as may be wait for a decision.",
     "too_many_secrets": "The team has as many secrets as may be.",

@@ -124,7 +124,9 @@ class ProgressWriteSerializer(StrictSerializer):
         return value
 
 
-class _ReportsView(OfKind):
+class ReportsView(OfKind):
+    """What people read of a run, and the run alone writes."""
+
     kind = KIND
     authentication_classes = [RunTokenAuthentication, TokenAuthentication, SessionAuthentication]
     permission_classes = [ReportPermission]
@@ -139,7 +141,7 @@ class _ReportsView(OfKind):
         return attempt
 
 
-class CheckpointsView(_ReportsView):
+class CheckpointsView(ReportsView):
     """Resume points that the run reported, newest first; the newest starts its next attempt."""
 
     serializer_class = ReportedCheckpointSerializer
@@ -166,7 +168,7 @@ class CheckpointsView(_ReportsView):
         return Response(ReportedCheckpointSerializer(kept).data, status=201)
 
 
-class ProgressView(_ReportsView):
+class ProgressView(ReportsView):
     """What the run last said of itself, one row an attempt, newest first."""
 
     serializer_class = ProgressSerializer

@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from typing_extensions import override
 
+from console.pages import panels as page_panels
 from console.pages.bulk import WorkloadBulkPage
 from console.pages.detail import (
     PageCommand,
@@ -39,6 +40,7 @@ from jobs.imports import Imported
 from jobs.imports.reading import TEXT_BYTES_MAX
 from jobs.matrix import Matrix, text_of
 from jobs.models import TrainingRun
+from jobs.pages.outputs import outputs
 from jobs.pages.sections import SECTIONS
 from jobs.queries import enabled_templates, template_named
 from jobs.services import preview_training_run, submit_training_run
@@ -61,6 +63,7 @@ TABS = (
     Tab("pods", "Pods"),
     Tab("gpus", "GPUs"),
     Tab("cost", "Cost"),
+    Tab("outputs", "Outputs"),
     Tab("manifests", "Manifests"),
     Tab("spec", "Spec"),
 )
@@ -245,6 +248,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
 
     template = "jobs/run_detail.html"
     tabs = TABS
+    panels = {**page_panels.SHARED_PANELS, "outputs": outputs}
     limit_name = "run-time-limit"
     annotated = {"saved": Subquery(_SAVED.values(newest=JSONObject(path="path", step="step"))[:1])}
 

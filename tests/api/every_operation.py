@@ -188,7 +188,11 @@ class Vision:
 
     def client(self, name: str) -> APIClient:
         """Who may do it."""
-        if name in {"training_runs_checkpoints_create", "training_runs_progress_create"}:
+        if name in {
+            "training_runs_checkpoints_create",
+            "training_runs_outputs_create",
+            "training_runs_progress_create",
+        }:
             client = APIClient()
             client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.run_token}")
             return client

@@ -18,6 +18,7 @@ PAUSES = {
     "tests/crash/fleet.py RestClient.insist": "a caller that asks again, as clients do",
     "tests/crash/raw_cluster.py Watch._run": "a watch that is opened again",
     "tests/crash/storm.py Storm.run": "looks at all slots in turn until the storm is over",
+    "tests/e2e/budget_steps.py *": "a program that runs in a portal of its own",
     "tests/e2e/money_steps.py *": "a program that runs in a portal of its own",
     "tests/e2e/steps.py *": "a program that runs in a portal of its own",
     "tests/runtime/test_fairness.py _settled": "sleeps 0: turns of the loop",

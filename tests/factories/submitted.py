@@ -12,6 +12,7 @@ from costs.ledger.services import record_usage
 from foundation import clock
 from inference.services import deploy_endpoint
 from inference.specs import EndpointSpec
+from jobs.outputs.services import report_output
 from jobs.services import submit_training_run
 from jobs.specs import TrainingRunSpec
 from teams.actors import Actor
@@ -133,8 +134,9 @@ def make_pod(workload: Workload, *, units: int = 0, minutes: int = 0, **values: 
 
 
 def make_reports(attempt: Attempt, *, path: str = "/checkpoints/1") -> None:
-    """A checkpoint and a progress report of the attempt."""
+    """A checkpoint, an output and a progress report of the attempt."""
     report_checkpoint(attempt=attempt, step=1, path=path, now=clock.now())
+    report_output(attempt=attempt, path=f"{path}/best.pt", size_bytes=1, metrics={}, now=clock.now())
     report_progress(
         attempt=attempt,
         progress_percentage=50.0,

@@ -248,6 +248,7 @@ ROUTES: dict[str, Row] = {
     "jobs-api:training-run-timeline": api("run", GET=READ),
     "jobs-api:training-run-decisions": api("run", GET=READ),
     "jobs-api:training-run-cost": api("run", GET=READ),
+    "jobs-api:training-run-outputs": api("run", GET=REPORT_READ, POST=report("output")),
     "jobs-api:training-run-checkpoints": api("run", GET=REPORT_READ, POST=report("checkpoint")),
     "jobs-api:training-run-progress": api("run", GET=REPORT_READ, POST=report("progress")),
     # --- endpoints

@@ -84,7 +84,7 @@ def test_what_can_be_made_leads_to_where_it_is_read_changed_and_deleted():
     # Of these nothing is read by an address of its own, or it is that of another resource.
     assert set(made) - followed == {
         "adjustments_create", "quota_changes_undo", "tokens_exchange", "training_runs_checkpoints_create",
-        "training_runs_clone_create", "training_runs_progress_create", "training_runs_retry_create", "volumes_create",
+        "training_runs_clone_create", "training_runs_outputs_create", "training_runs_progress_create", "training_runs_retry_create", "volumes_create",
         "subscriptions_renew_secret", "budget_overrides_create", "prices_import",
     }  # fmt: skip
     for kind in ("training_runs", "endpoints"):

@@ -29,7 +29,12 @@ def declares(operation: dict[str, Any], header: str) -> bool:
 
 
 # A run's own token opens its reports, and whoever may see an endpoint may try it by any method.
-UNNAMED = {"jobs-api:training-run-progress", "jobs-api:training-run-checkpoints", "gateway-api:invoke"}
+UNNAMED = {
+    "jobs-api:training-run-progress",
+    "jobs-api:training-run-outputs",
+    "jobs-api:training-run-checkpoints",
+    "gateway-api:invoke",
+}
 HONOURED = sorted(key for key, operation in OPERATIONS.items() if declares(operation, "If-Match"))
 READ_AGAIN = sorted(key for key, operation in OPERATIONS.items() if "304" in operation["responses"])
 

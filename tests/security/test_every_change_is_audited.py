@@ -20,7 +20,11 @@ KEPT = {
     "workloads.Dismissal",
 }
 # A run says itself how far it is; its attempt is in the row.
-REPORTS = {"jobs-api:training-run-checkpoints", "jobs-api:training-run-progress"}
+REPORTS = {
+    "jobs-api:training-run-checkpoints",
+    "jobs-api:training-run-outputs",
+    "jobs-api:training-run-progress",
+}
 CHANGES = sorted(
     (name, method)
     for name, row in ROUTES.items()

@@ -120,7 +120,7 @@ def test_the_api_answers_everybody_as_the_row_of_the_route_says(world, name):
 
 
 def refuse_who_has_no_business(ask: Asker, name: str) -> None:
-    own_report = name.endswith(("-checkpoints", "-progress"))
+    own_report = name.endswith(("-checkpoints", "-outputs", "-progress"))
     world = ask.world
     for method, need in ask.row.methods.items():
         for nobody in world.nobodies:
@@ -140,7 +140,7 @@ def refuse_who_has_no_business(ask: Asker, name: str) -> None:
 
 def refuse_methods_that_are_not_there(ask: Asker, name: str) -> None:
     need = next(iter(ask.row.methods.values()))
-    allowed = {405, 403} if name.endswith(("checkpoints", "progress")) else {405}
+    allowed = {405, 403} if name.endswith(("checkpoints", "outputs", "progress")) else {405}
     for method in set(METHODS) - set(ask.row.methods):
         response = ask.expect(ask.world.members[0], method, need, allowed, hides=False)
         if response.status_code == 405:
@@ -295,14 +295,14 @@ def test_what_lies_open_tells_nothing_of_a_team(world):
 
 def test_a_run_token_reports_for_its_own_attempt_and_opens_nothing_else(world):
     run = Principal("the run", bearer=world.run_token)
-    for tail, body in (("checkpoints", "checkpoint"), ("progress", "progress")):
+    for tail, body in (("checkpoints", "checkpoint"), ("outputs", "output"), ("progress", "progress")):
         url = reverse(f"jobs-api:training-run-{tail}", kwargs=world.kwargs("run"))
         theirs = reverse(f"jobs-api:training-run-{tail}", kwargs={"public_id": world.theirs.public_id})
         assert run.ask("POST", url, world.body(body)).status_code == 201
         assert run.ask("POST", theirs, world.body(body)).status_code == 404
         for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
             assert run.ask(method, url).status_code in {403, 405}, method
-    assert world.theirs.checkpoints.count() == 0
+    assert world.theirs.checkpoints.count() == world.theirs.outputs.count() == 0
 
 
 def test_a_run_token_dies_with_its_attempt(world):

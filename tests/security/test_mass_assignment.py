@@ -106,7 +106,7 @@ def test_no_field_of_an_answer_can_be_sent(document, world, name, method):
     world.lead.refresh_from_db()
     asker = Principal("root", bearer=make_token(root))
     row = ROUTES[name]
-    if name.endswith(("checkpoints", "progress")):
+    if name.endswith(("checkpoints", "outputs", "progress")):
         asker = Principal("the run", bearer=world.run_token)
     url = reverse(name, kwargs=world.kwargs(row.what))
     operation = document["paths"][schema_path(all_routes()[name])][method.lower()]

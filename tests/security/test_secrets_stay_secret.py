@@ -37,7 +37,18 @@ KEY = "canary-key-of-django-" + "k" * 40
 
 
 RUNS = "/api/v1/training-runs/"
-_OF_A_RUN = ("", "events/", "pods/", "logs/", "manifests/", "waiting/", "cost/", "checkpoints/", "progress/")
+_OF_A_RUN = (
+    "",
+    "events/",
+    "pods/",
+    "logs/",
+    "manifests/",
+    "waiting/",
+    "cost/",
+    "checkpoints/",
+    "outputs/",
+    "progress/",
+)
 API_ADDRESSES = (
     *(f"{{url}}{tail}" for tail in _OF_A_RUN),
     *(f"/api/v1/{name}/" for name in ("audit", "me", "tokens", "ledger", "schema", "nothing")),

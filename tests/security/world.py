@@ -402,6 +402,7 @@ class World:
             "advice": {"team": team, "text": "7B fp16"},
             "checkpoint": {"step": 7, "path": "/c/7"},
             "progress": {"progress_percentage": 7},
+            "output": {"path": "/models/best.pt", "size_bytes": 7},
         }[what]
 
     def _table(self) -> dict[str, Any]:
