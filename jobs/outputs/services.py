@@ -38,8 +38,8 @@ def report_output(
     Raises Invalid `too_many_outputs` beyond 100 of a run.
     """
     with transaction.atomic():
-        # Who reports at the same time waits, so that the bound holds.
-        Attempt.objects.select_for_update(no_key=True).get(pk=attempt.pk)
+        # Who reports at the same time waits, also of another attempt, so that the bound holds.
+        TrainingRun.objects.select_for_update(no_key=True).only("pk").get(pk=attempt.workload_id)
         known = RunOutput.objects.filter(workload=attempt.workload_id)
         if not known.filter(path=path).exists() and known.count() >= OUTPUTS_MAX:
             message = f"A run reports at most {OUTPUTS_MAX} outputs. A folder is one of them."
@@ -53,14 +53,14 @@ def report_output(
 def found_outputs(workload: Workload, rows: Iterable[RunOutput]) -> Iterator[FoundOutput]:
     """Each with its place."""
     run: TrainingRun = workload.training_run
-    volumes = TrainingRunSpec.from_json(run.spec).mounted_volumes
+    spec = TrainingRunSpec.from_json(run.spec)
     namespace = workload.team.namespace_name
     helper = f"fetch-{workload.name}"[:NAME_LENGTH_MAX].rstrip("-")
     pods = _running_pods(workload)
     for row in rows:
-        place = place_of(row.path, volumes)
+        place = place_of(row.path, spec)
         if place is not None:
-            fetch = fetched_from_claim(place, namespace=namespace, name=helper)
+            fetch = fetched_from_claim(place, namespace=namespace, name=helper, user=spec.run_as_user)
         elif row.attempt in pods:
             fetch = fetched_from_pod(row.path, namespace=namespace, pod=pods[row.attempt])
         else:

@@ -12,10 +12,10 @@ from foundation import clock
 from foundation.digits import size_words
 from jobs.models import RunOutput
 from jobs.outputs import services
-from jobs.outputs.places import OutputPlace, fetched_from_claim, fetching_pod, place_of
+from jobs.outputs.places import OutputPlace, fetched_from_claim, fetching_pod, local_name, place_of
+from jobs.specs import TrainingRunSpec
 from tests.api.bench import RUNS, problem
-from tests.factories.submitted import make_attempt, make_pod, make_run, move
-from workloads.podspec.specs import Volume
+from tests.factories.submitted import make_attempt, make_pod, make_run, move, run_body
 from workloads.services import end_attempt
 from workloads.states import Phase
 
@@ -135,22 +135,60 @@ def test_what_lies_in_no_volume_can_be_fetched_while_its_pod_runs(reporting):
     assert listed["fetch"] == ""
 
 
+def spec_of(**values):
+    return TrainingRunSpec.from_json(run_body(**values))
+
+
 def test_the_nearest_mount_holds_a_path_and_a_name_alike_does_not():
-    volumes = [Volume("data", "/data"), Volume("models", "/data/models")]
-    assert place_of("/data/models/a/b.pt", volumes) == OutputPlace("models", "/data/models", "a/b.pt")
-    assert place_of("/data/models", volumes) == OutputPlace("models", "/data/models", "")
-    assert place_of("/data/modelsx/b.pt", volumes) == OutputPlace("data", "/data", "modelsx/b.pt")
-    assert place_of("/database/b.pt", volumes) is None
+    spec = spec_of(volumes=[{"claim": "data", "path": "/data"}, {"claim": "models", "path": "/data/models"}])
+    assert place_of("/data/models/a/b.pt", spec) == OutputPlace("models", "/data/models", "a/b.pt")
+    assert place_of("/data/models", spec) == OutputPlace("models", "/data/models", "")
+    assert place_of("/data/modelsx/b.pt", spec) == OutputPlace("data", "/data", "modelsx/b.pt")
+    assert place_of("/database/b.pt", spec) is None
+
+
+def test_what_lies_in_code_or_a_config_map_inside_a_claim_is_not_in_the_claim():
+    spec = spec_of(
+        volumes=VOLUMES,
+        source={"files": {"train.py": "pass"}, "path": "/models/code"},
+        config_maps=[{"name": "settings", "path": "/models/settings"}],
+    )
+    assert place_of("/models/code/best.pt", spec) is None
+    assert place_of("/models/settings/best.pt", spec) is None
+    assert place_of("/models/codex/best.pt", spec) == OutputPlace("models", "/models", "codex/best.pt")
+
+
+def test_who_fetches_is_the_user_who_wrote(bench):
+    reporting = Reporting(bench, volumes=VOLUMES, run_as_user=4242)
+    reporting.report()
+    (listed,) = reporting.listed()
+    pod = json.loads(shlex.split(listed["fetch"].splitlines()[0])[1])
+    assert pod["spec"]["securityContext"]["runAsUser"] == 4242
 
 
 def test_no_shell_does_what_a_path_says():
     nasty = "a'; rm -rf ~; echo $(id) `id` \" &"
-    text = fetched_from_claim(OutputPlace("models", "/models", nasty), namespace="team-a", name="fetch-a")
+    place = OutputPlace("models", "/models", nasty)
+    text = fetched_from_claim(place, namespace="team-a", name="fetch-a", user=1000)
     made, waited, copied, deleted = (shlex.split(line) for line in text.splitlines())
-    assert copied == ["kubectl", "cp", "-n", "team-a", f"fetch-a:/claim/{nasty}", f"./{nasty}"]
+    assert copied == ["kubectl", "cp", "-n", "team-a", f"fetch-a:/claim/{nasty}", local_name(nasty)]
     assert made[:1] + made[2:] == ["echo", "|", "kubectl", "create", "-n", "team-a", "-f", "-"]
-    assert json.loads(made[1]) == fetching_pod("models", name="fetch-a")
+    assert json.loads(made[1]) == fetching_pod("models", name="fetch-a", user=1000)
     assert (waited[-1], deleted[-1]) == ("pod/fetch-a", "fetch-a")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/models/best.pt", "./best.pt"),
+        ("/models/pod:x", "./pod_x"),
+        ("/models/-rf *", "./-rf__"),
+        ("/models/`id`;$HOME", "./_id___HOME"),
+        ("/", "./output"),
+    ],
+)
+def test_the_name_on_ones_own_machine_has_no_character_that_means_something(path, name):
+    assert local_name(path) == name
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from console.pages.detail import TAB_SECONDS
 from foundation import clock
 from inference.models import Endpoint
 from jobs.outputs.services import report_output
 from tests.factories.submitted import make_attempt
-from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
 
 pytestmark = pytest.mark.django_db
 
@@ -25,6 +26,11 @@ def run(world):
     return run
 
 
+def report(run, path):
+    attempt = run.attempts.get()
+    report_output(attempt=attempt, path=path, size_bytes=1, metrics={}, now=clock.now())
+
+
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -33,12 +39,19 @@ def test_an_output_is_listed_and_its_volume_deployed_by_clicking(live_server, wo
     session = session_of(world.ana)
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session, script=script)
+        page.clock.install()
         page.goto(f"/runs/{run.public_id}/")
         page.get_by_role("link", name="Outputs", exact=True).click()
         row = page.get_by_role("row").filter(has_text="best model.pt")
         row.get_by_text("3.4 MiB").wait_for()
         row.get_by_text("Fetch it").click()
         row.get_by_text("kubectl cp").wait_for()
+        if script:
+            # What else is reported comes by itself, and what was opened stays open.
+            meanwhile(lambda: report(run, "/models/last.pt"))
+            page.clock.run_for(TAB_SECONDS["outputs"] * 1000)
+            page.get_by_role("row").filter(has_text="last.pt").wait_for()
+            row.get_by_text("kubectl cp").wait_for()
         page.get_by_text("It lay in its pod alone").wait_for()
         assert not script or faults(page) == []
         row.get_by_role("link", name="Deploy this").click()

@@ -117,7 +117,7 @@ def _pod_spec(parts: PodParts, placement: Placement) -> Manifest:
         # A namespace with many Services would add hundreds of variables, with names the user did not choose.
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": parts.grace_seconds,
-        "securityContext": _pod_security(parts.spec.run_as_user),
+        "securityContext": pod_security(parts.spec.run_as_user),
         "containers": [_container(parts, placement, mounts)],
     }
     init_containers = (_with_mounts(container, mounts) for container in parts.init_containers)
@@ -212,7 +212,8 @@ def _resources(spec: ContainerSpec, resource_name: str | None) -> Manifest:
     return {"requests": requests, "limits": limits}
 
 
-def _pod_security(user: int) -> Manifest:
+def pod_security(user: int) -> Manifest:
+    """Of every pod: its files belong to the user's own group, so that a later pod of the same user may read them."""
     profile = {"type": "RuntimeDefault"}
     if user == 0:
         return {"runAsUser": 0, "seccompProfile": profile}
