@@ -13,7 +13,7 @@ from django import forms
 from typing_extensions import override
 
 from console.pages.forms import ContainerForm, split_lines
-from console.pages.words import counted
+from console.pages.words import counted, cpu_words
 
 Values = Mapping[str, Any]
 FIELDS = "console/section_fields.html"
@@ -131,7 +131,7 @@ def size_words(typed: Values) -> str:
     share = "" if cpu and memory else "CPU and memory" if not (cpu or memory) else "memory" if cpu else "CPU"
     further = filled_lines(typed["extra_resources"])
     return listed(
-        f"CPU {short(cpu)}" if cpu else "",
+        short(cpu_words(cpu)) if cpu else "",
         f"{short(memory)} of memory" if memory else "",
         f"{short(shm)} shared" if shm else "",
         f"{short(storage)} of storage" if storage else "",

@@ -93,19 +93,24 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
         teams = submit_teams(request)
         lever = request.POST.get("set", "")
         data = _with_lever(request.POST, lever) if lever else request.POST
+        checks = bool(lever) or data.get("action") == "check"
+        if checks:
+            data = _of_its_team(data, teams)
         origin = data.get("replaces") or data.get("origin") or request.GET.get("from")
         self.earlier = self._offered(origin, request)
         # A viewer chose a team that the form does not offer: the permissions say so, not the form.
         form = self.form_class(data, teams=teams_of(request), files_sent=request.FILES.getlist("upload"))
         team = form.teams.get(data.get("team", ""))
-        checks = bool(lever) or data.get("action") == "check"
         answer = self._try(request, form, team, checks=checks)
         if isinstance(answer, HttpResponse):
             return answer
         if request.headers.get("HX-Target") == "preview":
             return self._page(request, form, team, fragment="#preview", preview=answer)
         if (part := request.headers.get("HX-Target")) in self.parts:
-            return self._page(request, form, team or (teams[0] if teams else None), fragment=f"#{part}")
+            drawn = self._page(request, form, team or (teams[0] if teams else None), fragment=f"#{part}")
+            if data.get("flavor") != request.POST.get("flavor"):
+                drawn["HX-Trigger-After-Swap"] = "gpu-chosen"
+            return drawn
         status = 422 if form.errors else 200
         return self._page(request, form, team or (teams[0] if teams else None), status=status, preview=answer)
 
@@ -271,6 +276,21 @@ def _with_lever(posted: QueryDict, lever: str) -> QueryDict:
     for name, value in _prefilled(dict(parse_qsl(lever[:BODY_BYTES_MAX]))).items():
         data[name] = value
     return data
+
+
+def _of_its_team(data: QueryDict, teams: list[Team]) -> QueryDict:
+    """What was typed, with a GPU of the team that was just chosen where that has no quota for the one of the team before."""
+    team = next((team for team in teams if team.slug == data.get("team")), None)
+    typed_flavor = str(data.get("flavor") or "")
+    if team is None or not typed_flavor or data.get("gpus_of", team.slug) == team.slug:
+        return data
+    cards = flavor_cards(team=team, now=clock.now())
+    if any(card.offered and card.flavor.name == typed_flavor for card in cards):
+        return data
+    typed = {name: value for name in PREFILLED if name != "flavor" and (value := data.get(name))}
+    changed = data.copy()
+    changed["flavor"] = _with_flavor(typed, cards)["flavor"] or typed_flavor
+    return changed
 
 
 def once(request: HttpRequest, token: str, make: Callable[[], str]) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from foundation.money import format_usd
+from workloads.podrequests import CPU, count_of, units_of
 from workloads.states import Phase
 
 _LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
@@ -123,7 +124,7 @@ FACTS: Mapping[str, str] = MappingProxyType(
 )
 """What the numbers behind a verdict are."""
 
-_BESIDE = {"cpu": "CPU", "memory": "of memory", "ephemeral_storage": "of ephemeral storage"}
+_BESIDE = {"memory": "of memory", "ephemeral_storage": "of ephemeral storage"}
 _BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
 _SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
 _STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
@@ -146,6 +147,20 @@ def cores_words(millicores: int) -> str:
     tenths = max(int(millicores > 0), (millicores + 50) // 100)
     number = f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
     return f"{number} core{'' if tenths == 10 else 's'}"
+
+
+def cores_of(quantity: str) -> str:
+    """`3.6` of `3600m`; what is no quantity stays as it was typed."""
+    try:
+        return count_of(CPU, units_of(CPU, quantity))
+    except ValueError:
+        return quantity
+
+
+def cpu_words(quantity: str) -> str:
+    """`3.6 cores` of `3600m`, exactly."""
+    cores = cores_of(quantity)
+    return f"{cores} core{'' if cores == '1' else 's'}"
 
 
 def percent_words(number: float, places: int = 1) -> str:
@@ -214,12 +229,16 @@ def _valued(name: str, value: int | str) -> str:
         return f"at most {value} replica{plural}"
     if name == "time_limit_seconds":
         return f"a time limit of {span_words(int(value))}"
+    if name == "cpu":
+        return cpu_words(str(value))
     return f"{value} {_BESIDE[name]}" if name in _BESIDE else str(value)
 
 
 def _bare(name: str, value: int | str | Mapping[str, str] | None) -> str:
     if isinstance(value, Mapping):
-        return str(value.get("request") or value.get("limit"))
+        value = value.get("request") or value.get("limit")
+    if name == "cpu":
+        return cores_of(str(value))
     return span_words(int(value or 0)) if name == "time_limit_seconds" else str(value)
 
 

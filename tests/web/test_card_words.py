@@ -7,7 +7,13 @@ import pytest
 from console.pages.words import change_words, cores_words, held_words, readable, span_words, start_words
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-CURRENT = {"gpus_per_replica": 8, "flavor": "a100", "capacity": "on-demand", "time_limit_seconds": 86400}
+CURRENT = {
+    "cpu": "15950m",
+    "gpus_per_replica": 8,
+    "flavor": "a100",
+    "capacity": "on-demand",
+    "time_limit_seconds": 86400,
+}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +94,8 @@ def test_the_hit_rate_is_never_said_better_than_it_was(rate, words):
         ({"time_limit_seconds": 3600}, "A time limit of 1h instead of 1d"),
         ({"max_replicas": 1}, "At most 1 replica"),
         ({"ask_for_quota": 1}, "1 more unit of quota"),
+        ({"cpu": "12300m"}, "12.3 cores instead of 15.95"),
+        ({"cpu": "1", "memory": "4Gi"}, "1 core instead of 15.95 and 4Gi of memory"),
     ],
 )
 def test_a_change_is_said_beside_what_is_asked_for_now(change, words):

@@ -9,11 +9,15 @@ import pytest
 from advisor.fitting import Isolation, isolation_of
 from console.pages.gpu_choice import GpuTraits, loss_words, model_bytes
 from foundation.digits import gib
+from quotas.models import Quota
+from tests.factories.catalogue import make_quota
+from tests.factories.teams import make_member
 from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.conftest import signed_in
 from tests.web.test_browser import fill_in
 from tests.web.test_forms import NEW, filled, text
 from tests.web.test_submit_preview import AS_TYPED
-from workloads.models import ResourceFlavor
+from workloads.models import ResourceFlavor, Workload
 from workloads.placement import Sharing
 
 CHOSEN = {"HX-Request": "true", "HX-Target": "flavors"}
@@ -167,4 +171,62 @@ def test_what_fits_is_asked_and_taken_on_the_form(live_server, world, script):
             page.locator("#flavor-a100-40gb").focus()
             page.keyboard.press("ArrowDown")
             assert page.locator('input[name="flavor"]:checked').input_value() != "a100-40gb"
+        assert complaints == []
+
+
+# --- the team is changed
+
+
+@pytest.fixture
+def both(world):
+    """Ana is in Speech too, which has quota for shares of a T4 alone."""
+    Quota.objects.filter(team=world.other).delete()
+    make_member("member", team=world.other, user=world.ana)
+    make_quota(world.other, ResourceFlavor.objects.get(name="t4-shared"), 4)
+    return world
+
+
+@pytest.mark.django_db
+def test_with_another_team_the_gpu_is_one_that_it_has_quota_for(both):
+    client = signed_in(both.ana)
+    typed = {"action": "check", "team": "speech", "flavor": "a100-40gb", "gpus": "1"}
+    answer = client.post(NEW, filled(**typed, gpus_of="vision"), headers=CHOSEN)
+    assert 'value="t4-shared" checked' in text(answer)
+    assert answer["HX-Trigger-After-Swap"] == "gpu-chosen"
+    # What somebody chose for this team stays, quota or not; so does what both have quota for.
+    assert 'value="a100-40gb" checked' in text(
+        client.post(NEW, filled(**typed, gpus_of="speech"), headers=CHOSEN)
+    )
+    make_quota(both.other, ResourceFlavor.objects.get(name="a100-40gb"), 4)
+    answer = client.post(NEW, filled(**typed, gpus_of="vision"), headers=CHOSEN)
+    assert 'value="a100-40gb" checked' in text(answer)
+    assert "HX-Trigger-After-Swap" not in answer
+
+
+@pytest.mark.django_db
+def test_what_is_submitted_is_what_was_chosen_whatever_the_table_was_of(both):
+    sent = filled(name="mine", team="speech", flavor="a100-40gb", gpus="1", gpus_of="vision")
+    answer = signed_in(both.ana).post(NEW, sent)
+    assert answer.status_code == 422
+    assert 'value="a100-40gb" checked' in text(answer)
+    assert not Workload.objects.exists()
+
+
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("script", [True, False])
+def test_the_preview_follows_the_team_and_its_gpu(live_server, both, script):
+    session = session_of(both.ana)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session, script=script)
+        page.goto(f"{NEW}?team=vision&gpus=1")
+        fill_in(page)
+        page.get_by_label("GPUs", exact=True).fill("1")
+        page.get_by_label("Team", exact=True).select_option("speech")
+        if not script:
+            page.get_by_role("button", name="Check").click()
+        page.locator("#flavor-t4-shared:checked").wait_for()
+        page.locator("#preview").get_by_text("t4-shared").first.wait_for()
+        assert page.locator("#preview").get_by_text("Can never start").count() == 0
         assert complaints == []

@@ -40,7 +40,7 @@ def test_each_part_of_a_run_says_what_is_set_in_it(ana, world):
     secrets = "A=hf/token\n\nB=hf/token"
     full = said(text(ana.post(NEW, filled(action="check", shm="8Gi", env_secrets=secrets))))
     assert full["environment"] == "3 variables, 2 variables from secrets"
-    assert full["size"] == "CPU 4, 16Gi of memory, 8Gi shared"
+    assert full["size"] == "4 cores, 16Gi of memory, 8Gi shared"
     assert full["data"] == "2 volumes, checkpoints in /checkpoints"
     assert full["code"] == "train.py"
     assert full["kind"] == "Job, 3 retries, normal priority"
