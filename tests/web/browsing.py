@@ -126,7 +126,8 @@ def _too_wide(page: Page) -> list[str]:
 
 
 def findings(page: Page) -> list[str]:
-    """What axe calls serious, in the look that the page has now."""
+    """What axe calls serious, in the look that the page has now, once nothing is paler because it is asked for anew."""
+    page.locator(".htmx-request.fades").first.wait_for(state="detached")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     return [
