@@ -10,8 +10,8 @@ from fractions import Fraction
 from advisor.demand import Demand
 from advisor.memory_sum import GIB, memory_sum
 from advisor.model_text import Sharding
-from foundation.digits import gib
 from foundation.money import half_up
+from foundation.number_words import gib
 from workloads.placement import FlavorFacts
 from workloads.placement import Sharing as Cut
 from workloads.podrequests import CPU, MEMORY, Others, quantity_of, said_of, told_of

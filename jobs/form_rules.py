@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.pages.forms import ContainerForm
-from console.pages.words import limit_words
+from foundation.number_words import limit_words
 from jobs.models import RunTemplate
 from jobs.presets import Bound
 

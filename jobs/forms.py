@@ -21,7 +21,7 @@ from console.pages.forms import (
     whole,
 )
 from console.pages.further import NOTHING, FurtherForm, carried
-from console.pages.words import limit_words, seconds_of
+from foundation.number_words import limit_words, seconds_of
 from jobs.form_rules import TemplateRules, rules_of
 from jobs.kinds import JOB, KINDS
 from jobs.offers import offered_kinds

@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from console.pages.gpu_choice import GpuTraits, loss_words, traits_named
-from console.pages.words import FACTS, VERDICTS, change_words, held_words, limit_words, readable, start_words
+from console.pages.words import FACTS, VERDICTS, change_words, held_words, readable, start_words
 from controller.in_use import InUse
 from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
 from costs.queries import CapacityQuote
+from foundation.number_words import limit_words
 from policy.verdicts import Outcome
 from workloads.kinds import kind_of
 from workloads.models import Workload

@@ -14,8 +14,8 @@ from advisor.fitting import USABLE_PERCENT, Fit, Isolation, isolation_of
 from advisor.memory_sum import GIB, memory_sum
 from advisor.model_text import TEXT_LENGTH_MAX, Precision, Purpose, read_text
 from console.pages.queries import FlavorCard
-from foundation.digits import gib
 from foundation.errors import Invalid
+from foundation.number_words import gib
 from teams.models import Team
 from workloads.models import ResourceFlavor
 from workloads.placement import ON_DEMAND, SPOT, Sharing

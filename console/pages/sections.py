@@ -13,7 +13,8 @@ from django import forms
 from typing_extensions import override
 
 from console.pages.forms import ContainerForm, split_lines
-from console.pages.words import counted, cpu_words
+from console.pages.words import cpu_words
+from foundation.number_words import counted
 
 Values = Mapping[str, Any]
 FIELDS = "console/section_fields.html"

@@ -13,14 +13,14 @@ from django.templatetags.static import static
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from console.pages.words import PHASES, cores_words, duration_words, percent_words, span_words
+from console.pages.words import PHASES
 from console.pages.zones import as_read, exactly
 from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
-from foundation.digits import gib
 from foundation.glossary import WORDS
 from foundation.money import format_usd
+from foundation.number_words import cores_words, duration_words, gib, percent_words, span_words
 
 register = template.Library()
 
@@ -272,6 +272,14 @@ def above(number: int, limit: int) -> int:
 def phase_icon(phase: str) -> str:
     """The name of the phase's icon."""
     return PHASES[phase].icon if phase in PHASES else "dot"
+
+
+@register.simple_tag
+def phase_badge(workload: Any, size: str = "", word: str = "") -> SafeString:
+    """Its phase with an icon; `word` is what people call the state where the kind has words of its own for it."""
+    phase = str(workload.phase)
+    look = f"phase-{phase} phase-{size}" if size else f"phase-{phase}"
+    return format_html('<span class="phase {}">{}{}</span>', look, icon(phase_icon(phase)), word or phase)
 
 
 @register.filter

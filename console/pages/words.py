@@ -1,4 +1,4 @@
-"""The words of the pages: phases with their icons, durations, starts and changes (pure)."""
+"""The words of the pages: phases with their icons, starts and changes (pure)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import datetime
 from types import MappingProxyType
 
 from foundation.money import format_usd
+from foundation.number_words import span_words
 from workloads.podrequests import CPU, count_of, units_of
 from workloads.states import Phase
-
-_LIMIT = re.compile(r"(?:(\d{1,6})d)?\s*(?:(\d{1,6})h)?\s*(?:(\d{1,6})m)?\s*(?:(\d{1,9})s?)?\Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,40 +34,6 @@ PHASES: Mapping[str, PhaseLook] = MappingProxyType(
         Phase.CANCELLED.value: PhaseLook("ban"),
     }
 )
-
-
-def duration_words(seconds: float) -> str:
-    """`42s`, `3m 07s`, `1h 04m`, `2d 03h`; never more than two units."""
-    whole = max(0, int(seconds))
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600:02d}h"
-
-
-def limit_words(seconds: int | None) -> str:
-    """A time limit as the form takes it: `2h`, `90m`, `45s`; empty without one."""
-    if seconds is None:
-        return ""
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
-        if seconds % size == 0:
-            return f"{seconds // size}{unit}"
-    return f"{seconds}s"
-
-
-def seconds_of(value: str) -> int | str | None:
-    """Seconds of `1d 12h`, `90m` or a plain number; None for nothing, the text itself where it is neither."""
-    if not value.strip():
-        return None
-    # One space where there are many: an expression with four places for them tries every way to share them out.
-    match = _LIMIT.match(" ".join(value.split()))
-    if match is None:
-        return value
-    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
-    return days * 86400 + hours * 3600 + minutes * 60 + seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +94,6 @@ _BEGIN_WITH_A_WORD = frozenset({"time_limit_seconds", "max_replicas"})
 _SECONDS = re.compile(r"\b([0-9]{1,12}) s\b", re.ASCII)
 _STEPS = ((172_800, 3600), (3600, 300), (120, 60), (0, 5))
 """How precisely a start is stated, from so many seconds on."""
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"))
-
-
-def span_words(seconds: float) -> str:
-    """`45s`, `20m`, `1h 30m`, `2d 3h`: as `duration_words`, of an amount that stands still, without a part that is zero."""
-    whole = max(0, int(seconds))
-    for (size, unit), (small, small_unit) in zip(_UNITS, (*_UNITS[1:], (1, "s")), strict=True):
-        if whole >= size:
-            rest = whole % size // small
-            return f"{whole // size}{unit} {rest}{small_unit}" if rest else f"{whole // size}{unit}"
-    return f"{whole}s"
-
-
-def cores_words(millicores: int) -> str:
-    """`3.6 cores`, `1 core`: rounded to a tenth, but what is something is never shown as nothing."""
-    tenths = max(int(millicores > 0), (millicores + 50) // 100)
-    number = f"{tenths // 10}.{tenths % 10}" if tenths % 10 else str(tenths // 10)
-    return f"{number} core{'' if tenths == 10 else 's'}"
 
 
 def cores_of(quantity: str) -> str:
@@ -161,13 +108,6 @@ def cpu_words(quantity: str) -> str:
     """`3.6 cores` of `3600m`, exactly."""
     cores = cores_of(quantity)
     return f"{cores} core{'' if cores == '1' else 's'}"
-
-
-def percent_words(number: float, places: int = 1) -> str:
-    """`12.5 %` of a number of hundredths; what is not nothing is not shown as nothing: `<0.1 %`."""
-    if 0 < number < 0.5 / 10**places:
-        return f"<{1 / 10**places:.{places}f} %"
-    return f"{number:,.{places}f} %"
 
 
 def readable(message: str) -> str:
@@ -240,8 +180,3 @@ def _bare(name: str, value: int | str | Mapping[str, str] | None) -> str:
     if name == "cpu":
         return cores_of(str(value))
     return span_words(int(value or 0)) if name == "time_limit_seconds" else str(value)
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 file`, `3 files`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

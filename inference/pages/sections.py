@@ -21,8 +21,8 @@ from console.pages.sections import (
     size_words,
     volume_words,
 )
-from console.pages.words import counted
 from foundation.digits import whole_number
+from foundation.number_words import counted
 from inference.pages.forms import MODEL_FIELDS, OPTIONS
 from inference.runtimes import CUSTOM, PRESETS
 

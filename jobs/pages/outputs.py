@@ -7,7 +7,7 @@ from typing import Any
 from django.http import QueryDict
 
 from console.pages.reading import PageReading
-from foundation.digits import size_words
+from foundation.number_words import size_words
 from jobs.outputs.services import OUTPUTS_MAX, FoundOutput, found_outputs
 from workloads.models import Workload
 

@@ -28,11 +28,11 @@ from console.pages.lists import WorkloadExportPage, WorkloadListPage
 from console.pages.queries import watches_of
 from console.pages.reading import PageReading
 from console.pages.submit import SubmitPage, teams_to_submit
-from console.pages.words import limit_words
 from controller.waiting_card import Card
 from foundation import clock
 from foundation.errors import FieldProblem, Invalid, Malformed, NotFound
 from foundation.models import PlatformSettings
+from foundation.number_words import limit_words
 from jobs.adapter import KIND
 from jobs.forms import TrainingRunForm, values_of
 from jobs.importing import import_manifest

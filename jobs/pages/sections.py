@@ -16,7 +16,7 @@ from console.pages.sections import (
     short,
     volume_words,
 )
-from console.pages.words import counted
+from foundation.number_words import counted
 from jobs.kinds import JOB, KINDS
 
 

@@ -17,13 +17,13 @@ from django.views import View
 from rest_framework import serializers
 
 from console.pages.detail import see_other
-from console.pages.words import span_words
 from foundation import clock
 from foundation.digits import whole_number
 from foundation.errors import PreconditionFailed
 from foundation.http.problems import flatten
 from foundation.http.query import check_query_parameters, one, refuse
 from foundation.models import PlatformSettings
+from foundation.number_words import span_words
 from teams.actors import actor_of
 from teams.api.serializers import SettingsUpdateSerializer
 from teams.permissions import has_global_role

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from console.pages.words import percent_words
 from costs.reports.groups import CostGroup, CostReport
 from foundation.http.query import refuse
+from foundation.number_words import percent_words
 from pages.costs.budgets import BudgetSeen, TeamBudgets
 from workloads.models import Workload
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db.models import Count, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
-from console.pages.words import percent_words
+from foundation.number_words import percent_words
 from gateway.series import Summary, summaries_since
 from inference.models import EndpointRevision
 from inference.pages.list_states import state_of

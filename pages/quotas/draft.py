@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple, Self
 
 from django.http import HttpRequest
 
-from console.pages.words import limit_words, seconds_of
 from foundation.errors import Malformed, PortalError, TooLarge
 from foundation.http.parsers import loads
+from foundation.number_words import limit_words, seconds_of
 from quotas.models import Quota
 from teams.models import Team
 from workloads.models import ResourceFlavor

@@ -16,10 +16,10 @@ from django.urls import reverse
 from django.views import View
 
 from console.pages.detail import see_other
-from console.pages.words import limit_words
 from costs.queries import spans_by_card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
+from foundation.number_words import limit_words
 from pages.quotas.changes import Changed, differences_of
 from pages.quotas.cohorts import by_field
 from pages.quotas.draft import WHOLE_WANTED

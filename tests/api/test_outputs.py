@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from foundation import clock
-from foundation.digits import size_words
+from foundation.number_words import size_words
 from jobs.models import RunOutput
 from jobs.outputs import services
 from jobs.outputs.places import OutputPlace, fetched_from_claim, fetching_pod, local_name, place_of

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 
 from cluster.kinds import ObjectRef
-from console.pages.words import span_words
 from foundation import clock
+from foundation.number_words import span_words
 from quotas.models import Claim
 from teams.actors import Actor
 from tenancy.volumes import create_volume

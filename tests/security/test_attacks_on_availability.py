@@ -22,7 +22,7 @@ LINES = {
         "from jobs.sweeps.written import read_parameters as read",
         "a = x," + " " * 2000 + 'b"',
     ),
-    "a time limit": ("from console.pages.words import seconds_of as read", "1d" + " " * 1900 + "x"),
+    "a time limit": ("from foundation.number_words import seconds_of as read", "1d" + " " * 1900 + "x"),
 }
 
 

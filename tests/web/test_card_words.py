@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from console.pages.words import change_words, cores_words, held_words, readable, span_words, start_words
+from console.pages.words import change_words, held_words, readable, start_words
+from foundation.number_words import cores_words, span_words
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 CURRENT = {

@@ -18,7 +18,7 @@ PAYLOADS = (
     "</textarea><svg onload=alert(1)>",
     "</pre><iframe srcdoc='<script>alert(1)</script>'>",
     "{{ 7|add:7 }}{% now 'Y' %}",
-    "<c-phase-badge />",
+    "<c-table />",
     "javascript:alert(1)",
     "\x1b[31m<b>red</b>\x1b[0m",
     "\u202egnp.exe",

@@ -8,7 +8,7 @@ import pytest
 
 from advisor.fitting import Isolation, isolation_of
 from console.pages.gpu_choice import GpuTraits, loss_words, model_bytes
-from foundation.digits import gib
+from foundation.number_words import gib
 from quotas.models import Quota
 from tests.factories.catalogue import make_quota
 from tests.factories.teams import make_member

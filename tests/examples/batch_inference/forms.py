@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from console.pages.forms import ContainerForm, initial_of, text, whole
 from console.pages.further import FurtherForm, carried
-from console.pages.words import limit_words, seconds_of
+from foundation.number_words import limit_words, seconds_of
 from tests.examples.batch_inference.serializers import BatchInferenceSerializer
 from tests.examples.batch_inference.specs import BatchInferenceSpec
 from workloads.podspec.specs import Json, typed
