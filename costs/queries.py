@@ -183,15 +183,13 @@ def cost_of_nothing(workload: Workload, *, now: datetime, price_book: PriceBook)
     return _cost(workload, 0, [], price_book, now)
 
 
-# One statement sees one moment: what is settled meanwhile is neither missed nor counted twice. The condition is the
-# expression of the index `usage_unsettled_of`, word for word; `IS TRUE` is what its statistics answer.
+# One statement sees one moment: what is settled meanwhile is neither missed nor counted twice.
 _CHARGED = """
 SELECT w.id, coalesce(c.posted_micro_usd, 0), u.id, u.pod_uid, u.node_name, u.flavor_name, u.card, u.capacity_type,
     u.units, u.fraction_numerator, u.fraction_denominator, u.started_at, u.ended_at, u.settled_until
 FROM workloads_workload AS w
 LEFT JOIN costs_workloadcharge AS c ON c.workload_id = w.id
-LEFT JOIN costs_usageinterval AS u ON u.workload_id = w.id
-    AND (u.ended_at IS NULL OR NOT (u.settled_until = u.ended_at AND u.ended_at IS NOT NULL)) IS TRUE
+LEFT JOIN costs_usageinterval AS u ON u.workload_id = w.id AND NOT u.settled
 WHERE w.id = ANY(%s)
 """
 _USAGE = (

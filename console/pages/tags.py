@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -32,9 +33,15 @@ def icon(name: str) -> SafeString:
     """An icon of the sprite, for decoration: the word stands beside it."""
     return format_html(
         '<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-        static("portal/icons.svg"),
+        _sprite(),
         name,
     )
+
+
+@cache
+def _sprite() -> str:
+    """Its address is looked up once: a page has hundreds of icons."""
+    return static("portal/icons.svg")
 
 
 @register.filter

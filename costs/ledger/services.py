@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Coalesce
 
 from costs.ledger import lost_work
@@ -213,8 +213,7 @@ def settle_due(*, now: datetime) -> int:
     First of all every interval is closed whose pod has ended: nothing is charged for the time after that.
     """
     close_ended(now=now)
-    closed = Q(ended_at__isnull=False) & ~Q(settled_until=F("ended_at"))
-    old = Q(ended_at__isnull=True, settled_until__lte=now - SETTLE_OPEN_EVERY)
+    closed, old = Q(ended_at__isnull=False), Q(settled_until__lte=now - SETTLE_OPEN_EVERY)
     # What has no price stays due for as long as it takes, and must not fill every batch.
     priced = Price.objects.filter(
         Q(valid_until__isnull=True) | Q(valid_until__gt=OuterRef("settled_until")),
@@ -222,6 +221,6 @@ def settle_due(*, now: datetime) -> int:
         priced__capacity_type=OuterRef("capacity_type"),
         valid_from__lt=Coalesce(OuterRef("ended_at"), now.replace(microsecond=0)),
     )
-    due = UsageInterval.objects.filter(closed | old).filter(Exists(priced))
+    due = UsageInterval.objects.filter(UsageInterval.unsettled(), closed | old).filter(Exists(priced))
     due = due.select_related("team", "workload").order_by("pk")
     return sum(1 for usage in due[:SETTLE_BATCH_MAX] if settle(usage, now=now))

@@ -28,6 +28,14 @@ class UsageInterval(models.Model):
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
     settled_until = models.DateTimeField()
+    settled = models.GeneratedField(
+        expression=ExpressionWrapper(
+            Q(ended_at__isnull=False) & Q(settled_until=F("ended_at")), output_field=models.BooleanField()
+        ),
+        output_field=models.BooleanField(),
+        db_persist=True,
+    )
+    """Whether the ledger holds all of it. A column, as PostgreSQL keeps statistics of columns: few rows are not settled."""
     evidenced_until = models.DateTimeField(
         null=True,
         help_text="Until when somebody saw the pod, where it ended while nobody watched: the platform pays for the rest.",
@@ -53,23 +61,11 @@ class UsageInterval(models.Model):
         ]
         indexes = [
             models.Index(fields=["workload"], name="usage_of_workload"),
-            models.Index(
-                fields=["ended_at"],
-                condition=Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at")),
-                name="usage_unsettled",
-            ),
+            models.Index(fields=["ended_at"], condition=Q(settled=False), name="usage_unsettled"),
+            models.Index(fields=["workload"], condition=Q(settled=False), name="usage_unsettled_of"),
             models.Index(fields=["workload", "-started_at", "-id"], name="usage_newest"),
             models.Index(fields=["node_name", "ended_at"], name="usage_on_node"),
             models.Index(fields=["card", "capacity_type", "ended_at"], name="usage_of_lane"),
-            # Not partial: PostgreSQL knows how many are unsettled only of an expression that it keeps statistics of.
-            models.Index(
-                F("workload"),
-                ExpressionWrapper(
-                    Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at")),
-                    output_field=models.BooleanField(),
-                ),
-                name="usage_unsettled_of",
-            ),
         ]
 
     @override
@@ -84,4 +80,4 @@ class UsageInterval(models.Model):
     @staticmethod
     def unsettled() -> Q:
         """The condition of intervals that the ledger does not hold yet, as the indexes say it."""
-        return Q(ended_at__isnull=True) | ~Q(settled_until=F("ended_at"))
+        return Q(settled=False)

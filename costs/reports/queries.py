@@ -399,6 +399,13 @@ def _first_of(
     return found
 
 
+_OF_WORKLOAD = (
+    *("public_id", "kind", "name", "phase", "units"),
+    *("team__slug", "owner__username", "flavor__name"),
+)
+"""What is told of a workload beside its costs; a row of all its columns takes four times as long."""
+
+
 def _named(found: Mapping[Any, Sums], group_by: str) -> list[CostGroup]:
     keys = list(found)
     workloads: dict[int, Workload] = {}
@@ -411,7 +418,7 @@ def _named(found: Mapping[Any, Sums], group_by: str) -> list[CostGroup]:
             people = User.objects.filter(pk__in=keys)
             names = {each.pk: (each.username, each.get_full_name() or each.username) for each in people}
         case "workload":
-            own = Workload.objects.filter(pk__in=keys).select_related("team", "owner", "flavor")
+            own = Workload.objects.filter(pk__in=keys).select_related("team", "owner", "flavor").only(*_OF_WORKLOAD)
             workloads = {each.pk: each for each in own}
             names = {key: (str(each.public_id), each.name) for key, each in workloads.items()}
         case "month":

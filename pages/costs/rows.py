@@ -12,7 +12,7 @@ from foundation.number_words import percent_words
 from pages.costs.budgets import BudgetSeen, TeamBudgets
 from workloads.models import Workload
 
-ROWS_MAX: Final = 100
+ROWS_MAX: Final = 50
 DEAREST: Final = "-cost"
 BY: Final[Mapping[str, str]] = {
     "workload": "Run and endpoint",

@@ -15,10 +15,13 @@ from costs.ledger.disputes import reverse
 from costs.ledger.services import record_usage, settle, settle_due
 from costs.models import LedgerEntry, UsageInterval, WorkloadCharge
 from costs.queries import LINES_MAX, cost_lines, cost_of, costs_of
+from costs.reports.queries import CostWindow, spent
+from foundation.ids import new_public_id
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
-from workloads.models import PodRecord
+from workloads.models import PodRecord, Workload
+from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
 
@@ -129,6 +132,35 @@ def test_pods_of_the_past_are_not_read_to_tell_what_it_costs(flavor):
     read = [rows_read(lambda run=run: cost_of(run, now=at(90_000))) for run in (young, old)]
     # Of a thousand times as many; which index is read first takes a row more or less.
     assert read[1] <= 2 * read[0]
+
+
+def a_past_of(run, *, runs):
+    """So many runs that ended, each with an interval that is settled."""
+    (past,) = UsageInterval.objects.filter(workload=run, ended_at__isnull=False)
+    others = [copy(run) for _ in range(runs)]
+    for number, each in enumerate(others):
+        each.pk, each.public_id, each.name = None, new_public_id(), f"past-{number}"
+        each.phase, each.finished_at = Phase.SUCCEEDED.value, at(7)
+    copies = [copy(past) for _ in range(runs)]
+    for each, other in zip(copies, Workload.objects.bulk_create(others), strict=True):
+        each.pk, each.workload, each.pod_uid = None, other, f"past-{other.pk}"
+    UsageInterval.objects.bulk_create(copies)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE costs_usageinterval, workloads_workload")
+
+
+def test_pods_of_the_past_are_not_read_to_tell_what_was_spent(flavor):
+    run = make_workload(flavor=flavor)
+    live_long(run, pods=1)
+    asked = [
+        {"teams": teams, "window": window, "group_by": "team", "now": at(90_000)}
+        for teams in (None, [run.team_id])
+        for window in (CostWindow(T0 - timedelta(days=4000)), CostWindow.month_of(T0))
+    ]
+    young = [rows_read(lambda each=each: spent(**each), is_large=True) for each in asked]
+    a_past_of(run, runs=3000)
+    old = [rows_read(lambda each=each: spent(**each), is_large=True) for each in asked]
+    assert all(after <= 2 * before + 5 for before, after in zip(young, old, strict=True)), (young, old)
 
 
 def test_the_lines_of_a_long_life_are_those_of_its_newest_pods(flavor):
