@@ -180,7 +180,8 @@ def test_a_gpu_that_is_chosen_while_the_cards_come_anew_stays_chosen(live_server
         page.route("**/runs/new/", hold)
         page.goto("/runs/new/")
         page.locator("#flavors").evaluate("node => { node.dataset.old = 'yes' }")
-        page.get_by_label("Team", exact=True).select_option("speech")
+        with page.expect_request(lambda request: request.headers.get("hx-target") == "flavors"):
+            page.get_by_label("Team", exact=True).select_option("speech")
         page.locator("#flavors.htmx-request").wait_for()
         page.locator('input[name="flavor"][value="a100-40gb"]').check()
         held.pop().continue_()

@@ -84,7 +84,7 @@ def test_a_cut_is_written_previewed_applied_and_taken_back(live_server, world, s
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session, script=script)
         page.goto("/")
-        page.get_by_role("link", name="Quotas").click()
+        page.get_by_role("navigation", name="Main").get_by_role("link", name="Quotas").click()
         edit(page, QUOTA, "7")
         if script:
             page.get_by_text("1 change in 1 team").wait_for()
