@@ -418,7 +418,11 @@ def _named(found: Mapping[Any, Sums], group_by: str) -> list[CostGroup]:
             people = User.objects.filter(pk__in=keys)
             names = {each.pk: (each.username, each.get_full_name() or each.username) for each in people}
         case "workload":
-            own = Workload.objects.filter(pk__in=keys).select_related("team", "owner", "flavor").only(*_OF_WORKLOAD)
+            own = (
+                Workload.objects.filter(pk__in=keys)
+                .select_related("team", "owner", "flavor")
+                .only(*_OF_WORKLOAD)
+            )
             workloads = {each.pk: each for each in own}
             names = {key: (str(each.public_id), each.name) for key, each in workloads.items()}
         case "month":
