@@ -217,9 +217,11 @@ def card_of(
     with_levers: bool = True,
     price_book: PriceBook | None = None,
     container: ContainerSpec | None = None,
-) -> Card:
-    """The card of a workload that is queued or whose pods have no node. `named` are slugs of teams the reader may see;
-    `reader_id` has the limits that count, None for the owner; `price_book` and `container` spare queries where given.
+) -> Card | None:
+    """The card of a workload that is queued or whose pods have no node; None once it has been admitted since it was read.
+
+    `named` are slugs of teams the reader may see; `reader_id` has the limits that count, None for the owner; `price_book`
+    and `container` spare queries where given.
     """
     sized = with_levers and workload.units
     asked = CardRequest(
@@ -234,8 +236,15 @@ def card_of(
         reader_id=reader_id,
     )
     past = past_of(workload, now=now)
+    if asked.flavor is None:
+        return _plain_card(asked, workload, past, now, with_levers=with_levers)
+    outlook = _outlook(asked, asked.flavor, workload, now, others=ALTERNATIVES_MAX if with_levers else 0)
+    if any(holder.id == asked.waiter.id for holder in outlook.own.pool.holders):
+        return None
     prices = spans_by_card() if price_book is None else price_book
-    return _card(asked, workload, past, prices, named=named, now=now, with_levers=with_levers)
+    return _card(
+        asked, workload, asked.flavor, outlook, past, prices, named=named, now=now, with_levers=with_levers
+    )
 
 
 def _groups(workload: Workload) -> tuple[PodGroup, ...]:
@@ -258,7 +267,20 @@ def lacks_a_node(workload: Workload) -> bool:
 def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_levers: bool = True) -> Card:
     """The card of a request that is not submitted yet."""
     past = Past(hit_rate(now=now), decision=None, preempted=None)
-    return _card(asked, None, past, spans_by_card(), named=named, now=now, with_levers=with_levers)
+    if asked.flavor is None:
+        return _plain_card(asked, None, past, now, with_levers=with_levers)
+    outlook = _outlook(asked, asked.flavor, None, now, others=ALTERNATIVES_MAX if with_levers else 0)
+    return _card(
+        asked,
+        None,
+        asked.flavor,
+        outlook,
+        past,
+        spans_by_card(),
+        named=named,
+        now=now,
+        with_levers=with_levers,
+    )
 
 
 def judge_new(asked: CardRequest, *, now: datetime) -> Verdict:
@@ -301,6 +323,8 @@ def _outlook(
 def _card(
     asked: CardRequest,
     focus: Workload | None,
+    flavor: ResourceFlavor,
+    outlook: Outlook,
     past: Past,
     price_book: PriceBook,
     *,
@@ -308,11 +332,8 @@ def _card(
     now: datetime,
     with_levers: bool,
 ) -> Card:
-    if asked.flavor is None:
-        return _plain_card(asked, focus, past, now, with_levers=with_levers)
     waiter = asked.waiter
     kind, limit = asked.capacity_type, asked.time_limit_seconds
-    outlook = _outlook(asked, asked.flavor, focus, now, others=ALTERNATIVES_MAX if with_levers else 0)
     snapshot = outlook.own.pool
     plan = judge.plan(snapshot, is_read=lambda waiting, _: waiting.id == waiter.id)
     verdict = plan.verdicts[waiter.id]
@@ -327,7 +348,7 @@ def _card(
     complete = True
     if with_levers and not verdict.admitted:
         offers, complete = _offers(
-            asked, asked.flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
+            asked, flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
         )
     verdict, start = _rested(focus, verdict, start, now)
     return Card(
@@ -341,15 +362,15 @@ def _card(
         ahead=_ahead(snapshot, before, waiter.team, named),
         estimate=start,
         past_hit_rate=past.hit_rate,
-        rate_per_hour=rate_now(asked.flavor, kind, waiter.units, price_book, now),
-        at_time_limit=cost_for(asked.flavor, kind, waiter.units, limit, price_book, now),
+        rate_per_hour=rate_now(flavor, kind, waiter.units, price_book, now),
+        at_time_limit=cost_for(flavor, kind, waiter.units, limit, price_book, now),
         account=account,
         team=facts,
-        by_capacity=quotes_for(asked.flavor, waiter.units, limit, price_book, now),
+        by_capacity=quotes_for(flavor, waiter.units, limit, price_book, now),
         budget=share_of(snapshot, waiter),
         offers=offers,
         offers_complete=complete,
-        hints=price_hints(asked.flavor, kind, facts, price_book, now),
+        hints=price_hints(flavor, kind, facts, price_book, now),
         decision=past.decision,
         preempted=past.preempted,
         names=outlook.own.names,

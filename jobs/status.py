@@ -23,6 +23,8 @@ DEADLINE_WORDS = "active longer than specified deadline"
 ENDED = frozenset({Stage.SUCCEEDED, Stage.FAILED, Stage.LOADING})
 """A pod that is never restarted is in `loading` only between its container's end and its own."""
 _ORDER = (Stage.SCHEDULING, Stage.PULLING, Stage.INITIALIZING, Stage.RUNNING)
+ENDED_LOOK_SECONDS = 5.0
+"""What has ended is about to be said; a word that was missed does not hold up what waits for its GPUs until the next round."""
 _AT_THE_END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
@@ -203,7 +205,14 @@ def _live(job: Json, seen: _Seen, events: Sequence[Json]) -> Observation:
             "A pod has" if seen.is_gang and going_on else "Its pods have" if seen.is_gang else "The pod has"
         )
         message = f"{have} ended; waiting for its {seen.noun} to say so. {seen.called(ended)}{ended.verdict.message}"
-        return _observation(job, seen, stage=Stage.RUNNING, reason=Reason.PROGRESSING, message=message)
+        return _observation(
+            job,
+            seen,
+            stage=Stage.RUNNING,
+            reason=Reason.PROGRESSING,
+            message=message,
+            look_again_seconds=ENDED_LOOK_SECONDS,
+        )
     if _is_short(job, seen, going_on):
         return _incomplete(job, seen, events)
     return _together(job, seen, going_on)

@@ -36,6 +36,11 @@ would not fit any more by the time a user has read it."""
 
 CENT = 10_000
 """Micro-USD; nobody is asked for a part of one."""
+STOPS_MOST = 2
+"""Own runs whose end is tried: first those that alone hold enough, of them the one that loses least."""
+SUSPEND = "suspend"
+RUN = "run"
+"""What is called so can be suspended."""
 BESIDE_MOST = 3
 """Smaller requests of CPU, memory and storage that are tried, the largest first."""
 SMALLEST = (100, 256 * 1024**2, 256 * 1024**2)
@@ -63,6 +68,8 @@ class Lever:
     change: Mapping[str, int | str]
     verdict: Verdict
     estimate: Estimate
+    lost_seconds: int = 0
+    """What the run that has to leave for it loses."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,7 @@ def levers(
     afresh = _afresh(waiter, time_limit_seconds, owner)
     changes = [
         *_in_its_place(snapshot, waiter, verdict, time_limit_seconds),
+        *_without_own(snapshot, waiter, owner or waiter.owner),
         *_less_beside(snapshot, afresh, verdict),
         *_below_ceiling(snapshot, afresh, verdict),
         *_fewer(snapshot, afresh, share),
@@ -112,7 +120,8 @@ def levers(
     for change in changes:
         answer = judge(change.snapshot, change.waiter_id)
         if answer.admitted and change.field not in levers_by_field:
-            levers_by_field[change.field] = Lever(change.fields, answer, estimate_now(change.snapshot))
+            now = estimate_now(change.snapshot)
+            levers_by_field[change.field] = Lever(change.fields, answer, now, change.lost_seconds)
         elif answer.outcome is Outcome.WAIT:
             later.append((change, answer))
     known = base or estimate(snapshot, waiter_id, cycle_plan=cycle_plan)
@@ -121,14 +130,16 @@ def levers(
     for change, answer in later:
         if change.field in levers_by_field:
             continue
-        if runs == RUNS_MOST:
-            complete = False
-            break
-        runs += 1
+        # Those have a bound of their own.
+        if change.field != SUSPEND:
+            if runs == RUNS_MOST:
+                complete = False
+                break
+            runs += 1
         start = estimate(change.snapshot, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
         complete = complete and start.unknown_because != TOO_LONG
         if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
-            levers_by_field[change.field] = Lever(change.fields, answer, start)
+            levers_by_field[change.field] = Lever(change.fields, answer, start, change.lost_seconds)
     fields = [
         field for field in dict.fromkeys(change.field for change in changes) if field in levers_by_field
     ]
@@ -217,6 +228,7 @@ class LeverChange:
     fields: Mapping[str, int | str]
     snapshot: PoolSnapshot
     waiter_id: str = NEW
+    lost_seconds: int = 0
 
     @property
     def field(self) -> str:
@@ -264,6 +276,24 @@ def _more_money(snapshot: PoolSnapshot, waiter: Waiter, verdict: Verdict) -> Ite
     more = -(-(known["needed_at_time_limit"] - known["budget_left"]) // CENT) * CENT
     if more > 0:
         yield LeverChange({"ask_for_budget": more}, with_money(snapshot, waiter.team, more), waiter.id)
+
+
+def _without_own(snapshot: PoolSnapshot, waiter: Waiter, owner: str) -> Iterator[LeverChange]:
+    """Suspending a run of the owner's in the same team, which then leaves within the grace period and does not come back by
+    itself; the waiter keeps its place.
+    """
+    own = [
+        holder
+        for holder in snapshot.holders
+        if (holder.team, holder.owner, holder.noun) == (waiter.team, owner, RUN)
+        and not holder.leaving
+        and not holder.lent
+    ]
+    own.sort(key=lambda run: (run.units < waiter.units, run.lost_seconds, run.units, run.id))
+    for run in own[:STOPS_MOST]:
+        stopped = replace(run, leaving=True, preemptible=False)
+        holders = tuple(stopped if holder is run else holder for holder in snapshot.holders)
+        yield LeverChange({SUSPEND: run.id}, replace(snapshot, holders=holders), waiter.id, run.lost_seconds)
 
 
 def with_money(snapshot: PoolSnapshot, team: str, more: int) -> PoolSnapshot:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from foundation.errors import Invalid, NotAllowed
 from teams.actors import Actor
 from teams.models import Team
-from teams.permissions import check_can_manage, check_global_role, has_global_role
+from teams.permissions import check_can_manage, check_can_submit, check_global_role, has_global_role
 from workloads.models import CapacityType
 
 NOMINAL_MAX = 1_000_000
@@ -33,6 +33,12 @@ def check_manager_or_lead(actor: Actor, team: Team) -> None:
     if actor.user is None:
         raise NotAllowed("Only a lead of the team or a quota manager may do this.", code="role_missing")
     check_can_manage(actor.user, team)
+
+
+def check_may_ask(user: object, team: Team) -> None:
+    """Raises NotFound for a stranger, NotAllowed for a viewer; a quota manager may ask for every team, and so give for a time."""
+    if not has_global_role(user, "quota-manager"):
+        check_can_submit(user, team)
 
 
 def check_reason(reason: str) -> None:

@@ -10,14 +10,21 @@ from django.dispatch import Signal
 from foundation import leases
 from foundation.errors import Conflict, Invalid, NotAllowed, NotFound
 from quotas.changes import ChangePreview, LimitChange, preview_changes
-from quotas.checks import NOMINAL_MAX, check_capacity_type, check_manager, check_reason, check_whole
+from quotas.checks import (
+    NOMINAL_MAX,
+    check_capacity_type,
+    check_manager,
+    check_may_ask,
+    check_reason,
+    check_whole,
+)
 from quotas.cohort_trees import one_at_a_time
 from quotas.limits import set_limits
 from quotas.models import Quota, QuotaChangeSet, QuotaRequest
 from teams.actors import Actor
 from teams.audit import record_audit
 from teams.models import Team
-from teams.permissions import check_can_submit, hold_open
+from teams.permissions import hold_open
 from workloads.models import ResourceFlavor
 
 RETURNS = Actor.system("quota-requests")
@@ -41,14 +48,15 @@ def request_quota(
     actor: Actor,
     now: datetime,
 ) -> QuotaRequest:
-    """Ask for `units` on top of the nominal quota until a date. By a member or lead of the team.
+    """Ask for `units` on top of the nominal quota until a date. By a member or lead of the team, or a quota manager, who gives it
+    for a time by approving what they asked for.
 
     Raises Invalid with the field, NotFound for a stranger, NotAllowed for a viewer, Conflict while as many of the team's as may
     be wait for a decision, TeamClosed for a team that takes nothing new.
     """
     if actor.user is None:
         raise NotAllowed("Only a user can ask for quota.")
-    check_can_submit(actor.user, team)
+    check_may_ask(actor.user, team)
     check_reason(reason)
     check_capacity_type(capacity_type)
     check_whole("units", units, least=1, most=NOMINAL_MAX)

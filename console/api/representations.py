@@ -142,7 +142,7 @@ def waiting_card(
         workload, named=named, now=now, reader_id=reader.pk, price_book=price_book, container=container
     )
     # As far as is known there is room; the scheduler has its own reasons.
-    return None if unplaced and card.verdict.admitted else card
+    return None if card is None or (unplaced and card.verdict.admitted) else card
 
 
 def _by_capacity(workload: Workload, now: datetime) -> tuple[CapacityQuote, ...]:

@@ -253,7 +253,13 @@ class VictimSerializer(serializers.Serializer[Any]):
 
 class LeverSerializer(serializers.Serializer[LeverOffer]):
     change = serializers.DictField(
-        help_text="Fields of the request, ask_for_quota in units, or ask_for_budget in micro-USD."
+        help_text=(
+            "Fields of the request, ask_for_quota in units, ask_for_budget in micro-USD, or suspend with the id of "
+            "another run of the owner's."
+        )
+    )
+    lost_seconds = serializers.IntegerField(
+        source="lever.lost_seconds", help_text="Work that the run which is to be suspended loses; else 0."
     )
     verdict = serializers.ChoiceField(choices=["admit", "wait", "never"], source="lever.verdict.outcome")
     reason = serializers.CharField(source="lever.verdict.reason")

@@ -16,7 +16,8 @@ from console.pages.words import FACTS, VERDICTS, change_words, held_words, reada
 from controller.in_use import InUse
 from controller.waiting_card import Ahead, Card, Leaving, LeverOffer
 from costs.queries import CapacityQuote
-from foundation.number_words import limit_words
+from foundation.number_words import limit_words, span_words
+from policy.levers import SUSPEND
 from policy.verdicts import Outcome
 from workloads.kinds import kind_of
 from workloads.models import Workload
@@ -185,7 +186,7 @@ def look_at(card: Card, *, page: Page, submitted: bool) -> CardLook:
         ahead_hidden=max(0, card.ahead_count - len(ahead)),
         victims=[_victim(victim, card.names) for victim in card.victims if victim.id is not None],
         others=Others(count=len(lost), lost_seconds=sum(lost)),
-        levers=[_lever(offer, page, card.now) for offer in card.offers],
+        levers=[_lever(offer, page, card) for offer in card.offers],
         evidence=[{**vars(fact), "words": FACTS.get(fact.fact, fact.fact)} for fact in card.evidence],
         nodes_seen_at=next((fact.observed_at for fact in card.evidence if fact.fact == "free"), None),
     )
@@ -234,21 +235,47 @@ def _victim(victim: Leaving, names: Mapping[str, tuple[str, str]]) -> OtherWorkl
     return OtherWorkload(name=name, url=url, team="", lost_seconds=victim.lost_seconds)
 
 
-def _lever(offer: LeverOffer, page: Page, now: datetime) -> LeverLook:
-    outcome, estimate = offer.lever.verdict.outcome, offer.lever.estimate
+def _lever(offer: LeverOffer, page: Page, card: Card) -> LeverLook:
+    outcome, estimate, now = offer.lever.verdict.outcome, offer.lever.estimate, card.now
+    asks = not ASKED_OF_MANAGERS.isdisjoint(offer.change)
+    if SUSPEND in offer.change:
+        return _suspending(offer, card)
     p50, p90 = _moment(estimate.p50), _moment(estimate.p90)
     start = start_words(p50, p90, now=now) if p50 is not None and p90 is not None else ""
     return LeverLook(
         words=change_words(offer.change, page.current),
-        verdict=outcome.value,
-        icon=VERDICTS[outcome].icon,
-        outcome=_outcome(outcome, start, asks=not ASKED_OF_MANAGERS.isdisjoint(offer.change)),
+        # Whether it starts lies with a quota manager.
+        verdict=(Outcome.WAIT if asks else outcome).value,
+        icon=VERDICTS[Outcome.WAIT if asks else outcome].icon,
+        outcome=_outcome(outcome, start, asks=asks),
         p50=p50,
         p90=p90,
         rate_per_hour=offer.rate_per_hour,
         at_time_limit=offer.at_time_limit,
         losses=_losses(offer.change, page),
         **_action(offer.change, page),
+    )
+
+
+def _suspending(offer: LeverOffer, card: Card) -> LeverLook:
+    """The lever by which another run of the reader's own makes room; its page has the button, and says what that costs."""
+    estimate, lost = offer.lever.estimate, offer.lever.lost_seconds
+    p50, p90 = _moment(estimate.p50), _moment(estimate.p90)
+    name, url = _named(str(offer.change[SUSPEND]), card.names, otherwise="")
+    start = start_words(p50, p90, now=card.now) if p50 is not None and p90 is not None else ""
+    loses = f"it loses {span_words(lost)} of work and " if lost else "it "
+    return LeverLook(
+        words=change_words({SUSPEND: name}, {}),
+        verdict=Outcome.WAIT.value,
+        icon=VERDICTS[Outcome.WAIT].icon,
+        outcome=_outcome(Outcome.WAIT, start, asks=False),
+        p50=p50,
+        p90=p90,
+        rate_per_hour=offer.rate_per_hour,
+        at_time_limit=offer.at_time_limit,
+        losses=(f"{loses}waits until you resume it",),
+        label="Open it",
+        url=url,
     )
 
 
@@ -265,7 +292,7 @@ def _losses(change: Mapping[str, Any], page: Page) -> tuple[str, ...]:
 
 def _outcome(outcome: Outcome, start: str, *, asks: bool) -> str:
     if outcome is Outcome.ADMIT:
-        return "starts once it is given" if asks else "starts now"
+        return "starts once a quota manager grants it" if asks else "starts now"
     return f"starts {start}" if start else "start unknown"
 
 

@@ -30,6 +30,7 @@ from teams.models import Team
 from teams.permissions import has_global_role
 from workloads.kinds import kind_of
 from workloads.models import Workload
+from workloads.states import HOLDS_CLAIM, Phase
 
 FILTERS = ("phase", "state", "search", "label", "mine")
 NARROW = ("search", "label", "mine")
@@ -96,8 +97,11 @@ def rows_with(
 
 
 def _took(workload: Workload, now: datetime) -> timedelta | None:
+    """How long it ran, as its page says it; while it holds a place, since it first began."""
     if workload.started_at is None:
         return None
+    if workload.used_seconds and Phase(workload.phase) not in HOLDS_CLAIM:
+        return timedelta(seconds=workload.used_seconds)
     return (workload.finished_at or now) - workload.started_at
 
 

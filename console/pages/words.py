@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from foundation.money import format_usd
 from foundation.number_words import span_words
+from policy.levers import SUSPEND
 from workloads.podrequests import CPU, count_of, units_of
 from workloads.states import Phase
 
@@ -147,6 +148,9 @@ def change_words(change: Mapping[str, int | str], current: Mapping[str, int | st
     for name, value in change.items():
         if name == "ask_for_quota":
             parts.append(f"{value} more {'unit' if value == 1 else 'units'} of quota")
+            continue
+        if name == SUSPEND:
+            parts.append(f"Suspend {value}, your own run")
             continue
         if name == "ask_for_budget":
             parts.append(f"{format_usd(int(value), 2)} more of the team's budget")

@@ -28,8 +28,9 @@ from workloads.models import Workload
 SHOWN_CHARS_MAX: Final = 100_000
 PATH_LENGTH_MAX: Final = 2_000
 TRIES_MAX: Final = 120
-EXAMPLE: Final = Request(method="POST", path="/", body='{"inputs": []}')
-"""The first request to a server whose protocol is not known."""
+EXAMPLE: Final = Request(method="GET", path="/", body="")
+"""The first request to a server whose protocol is not known: it asks whether it answers at all, and changes nothing."""
+METHOD_REFUSED: Final = frozenset({405, 501})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,11 @@ class TriedAnswer:
     @property
     def good(self) -> bool:
         return not self.problem and self.status < 400
+
+    @property
+    def refuses_method(self) -> bool:
+        """Whether the server answers, though not this method."""
+        return self.status in METHOD_REFUSED
 
     @property
     def milliseconds(self) -> int:

@@ -26,12 +26,13 @@ from pages.quotas.draft import WHOLE_WANTED
 from pages.teams.pools import TeamSeen, pool_lines, team_seen
 from policy.decay import decayed, integral
 from quotas.ceilings import VOLUME_STORAGE, ceilings_seen
+from quotas.checks import check_may_ask
 from quotas.limits import start_queue, stop_queue
 from quotas.models import Claim, ClaimState, Fence, Quota, QuotaChange, QuotaRequest, TeamPolicy
 from quotas.requests import request_quota, withdraw_request
 from teams.actors import actor_of
 from teams.models import Team
-from teams.permissions import check_can_manage, check_can_submit, has_global_role
+from teams.permissions import check_can_manage, has_global_role
 from workloads.models import ResourceFlavor
 from workloads.podrequests import MEMORY, PODS, STORAGE, quantity_of
 
@@ -80,7 +81,7 @@ class FenceLine:
 
 
 class TeamQuotaPage(LoginRequiredMixin, View):
-    """GET is the page, with `HX-Target: pools` the part that refreshes; POST asks for more."""
+    """GET is the page, with an `HX-Target` of its parts that one; POST asks for more."""
 
     def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         # A waiting card that advises to ask for more says of what and how many.
@@ -90,22 +91,26 @@ class TeamQuotaPage(LoginRequiredMixin, View):
     def post(self, request: HttpRequest, slug: str) -> HttpResponse:
         seen = team_seen(request, slug, "fence")
         team = seen.team
-        check_can_submit(request.user, team)
+        check_may_ask(request.user, team)
         names = ("pool", "units", "until", "reason")
         typed = {name: request.POST.get(name, "").strip().replace("\x00", "") for name in names}
         try:
-            _ask(request, team, typed)
+            made = _ask(request, team, typed)
         except (Invalid, Conflict, NotFound) as error:
             errors = {_FIELDS.get(name, name): message for name, message in by_field(error).items()}
             return self._page(request, seen, typed=typed, errors=errors, status=422)
-        messages.success(request, "Asked. A quota manager decides; the list below shows what became of it.")
-        return see_other(reverse("portal:team-quota", args=[team.slug]))
+        if seen.may_set_quota:
+            messages.success(request, "This is what it would do. It is given once you approve it.")
+            return see_other(reverse("portal:quota-request", args=[made.public_id]))
+        messages.success(request, "Asked. A quota manager decides; the list shows what became of it.")
+        return see_other(reverse("portal:team-quota", args=[team.slug]) + "#requests-title")
 
     def _page(self, request: HttpRequest, seen: TeamSeen, *, status: int = 200, **extra: Any) -> HttpResponse:
         now = clock.now()
         context = {**_pools(seen, now), "now": now, **extra}
-        if request.headers.get("HX-Target") == "pools":
-            return render(request, "portal/team_quota.html#pools", context)
+        part = request.headers.get("HX-Target")
+        if part in _PARTS:
+            return render(request, f"portal/team_quota.html#{part}", context)
         context |= self._beside(seen, now)
         return render(request, "portal/team_quota.html", context, status=status)
 
@@ -117,7 +122,7 @@ class TeamQuotaPage(LoginRequiredMixin, View):
         return {
             "requests": list(asked[:REQUESTS_MAX]),
             "changes": [Changed(change, differences_of(change)) for change in changes],
-            "may_ask": seen.may_submit,
+            "may_ask": seen.may_submit or (seen.may_set_quota and seen.team.closing_since is None),
             "choices": _choices(),
             "earliest": (now + timedelta(days=1)).date(),
         }
@@ -149,7 +154,7 @@ class WithdrawPage(LoginRequiredMixin, View):
 
     def post(self, request: HttpRequest, slug: str, public_id: UUID) -> HttpResponse:
         team = team_seen(request, slug).team
-        check_can_submit(request.user, team)
+        check_may_ask(request.user, team)
         asked = QuotaRequest.objects.filter(team=team, public_id=public_id).first()
         if asked is None:
             raise NotFound("There is no such request.")
@@ -181,6 +186,8 @@ class QueuePage(LoginRequiredMixin, View):
         return see_other(reverse("portal:team-quota", args=[team.slug]))
 
 
+_PARTS: Final = frozenset({"pools", "behind"})
+"""Of the page, which refresh each by itself."""
 _FIELDS: Final[Mapping[str, str]] = {"flavor": "pool", "capacity": "pool", "capacity_type": "pool"}
 
 

@@ -31,11 +31,12 @@ from quotas.api.response_serializers import (
     QuotaRequestSerializer,
 )
 from quotas.changes import LimitChange
+from quotas.checks import check_may_ask
 from quotas.models import QuotaChange, QuotaChangeSet, QuotaRequest
 from teams.actors import actor_of
 from teams.api.base import PortalView
 from teams.models import ApiToken
-from teams.permissions import check_can_submit, check_global_role, team_for, visible_teams
+from teams.permissions import check_global_role, team_for, visible_teams
 
 
 class QuotaChangesView(PortalView):
@@ -188,10 +189,10 @@ class QuotaRequestListView(PortalView):
     )
     @idempotent()
     def post(self, request: Any) -> Response:
-        """Ask for units on top of a team's quota until a date; a quota manager decides."""
+        """Ask for units on top of a team's quota until a date; a quota manager decides, and may ask for any team."""
         values = self.read(QuotaRequestWriteSerializer)
         team = team_for(request.user, values["team"], field="team")
-        check_can_submit(request.user, team)
+        check_may_ask(request.user, team)
         made = requests.request_quota(
             team=team,
             flavor=flavor_named(values["flavor"]),

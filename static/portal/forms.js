@@ -1,4 +1,5 @@
-/* Folded parts of a form: what leads to an input opens the part that it stands in, and so does an error in it. */
+/* Folded parts of a form: what leads to an input opens the part that it stands in, and so does an error in it. A choice
+   that filters a page is asked for at once. */
 "use strict";
 (() => {
   const unfold = (node) => {
@@ -18,6 +19,10 @@
     if (link) lead(link.hash);
   });
   window.addEventListener("hashchange", () => lead(location.hash));
+
+  document.addEventListener("change", ({ target }) => {
+    if (target.matches?.("form[data-filters] select")) target.form.requestSubmit();
+  });
 
   // The words of a part come anew with every answer of the preview, and say whether something in it is wrong.
   document.addEventListener("htmx:oobAfterSwap", ({ detail }) => {

@@ -257,6 +257,16 @@ def test_the_place_of_somebody_far_behind_counts_all_before_it(team, user, flavo
     assert places == [len(rows) - 1, 40]
 
 
+def test_who_is_admitted_while_its_card_is_made_has_none(team, user, flavor):
+    """Else it would be counted twice: among what is in use, and on top of it."""
+    make_quota(team, flavor, 8)
+    read = submit(team, user, flavor, "run")
+    assert card_of(read, named=frozenset(), now=clock.now(), with_levers=False).quota_before["used"] == 0
+    assert look(Workload.objects.get(pk=read.pk)).admitted
+    assert read.phase == Phase.QUEUED
+    assert card_of(read, named=frozenset(), now=clock.now(), with_levers=False) is None
+
+
 def test_numbers_that_changed_are_told_within_a_minute_without_a_receipt_for_each(team, user, flavor):
     make_quota(team, flavor, 8)
     assert look(submit(team, user, flavor, "holder", units=8)).admitted

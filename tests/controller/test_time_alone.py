@@ -86,7 +86,13 @@ class Quiet:
             self.tick()
             return done() and clock.now()
 
-        return until(ticked, seconds, "it happens by itself", longest=SWEEP_SECONDS)
+        return until(ticked, seconds, where_all_stand, longest=SWEEP_SECONDS)
+
+
+def where_all_stand() -> str:
+    """Each workload in a line, for a test that waited in vain."""
+    rows = Workload.objects.order_by("pk").values_list("name", "phase", "reason", "message")
+    return "\n".join(["", *(" ".join(row) for row in rows)])
 
 
 @pytest.fixture

@@ -117,6 +117,7 @@ def test_a_gang_has_come_as_far_as_its_last_pod(pods, stage, reason, message):
     seen = look(*pods)
     assert (seen.stage, seen.reason, seen.message) == (stage, reason, message)
     assert (seen.interruption, seen.desired_replicas) == (False, 3)
+    assert (seen.look_again_seconds is not None) == ("waiting for its Job" in message)
 
 
 def test_a_gang_counts_as_starting_when_its_last_pod_has_a_node():

@@ -15,7 +15,7 @@ class TeamPage(Screen):
     @classmethod
     def from_menu(cls, screen: Screen, title: str) -> Self:
         """The menu leads there at once where somebody is in one team alone."""
-        screen.open_from_menu("Team")
+        screen.open_from_menu("Teams")
         return cls(screen.visit).is_titled(title)
 
     def add_member(self, username: str, role: str) -> Self:

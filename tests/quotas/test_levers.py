@@ -78,6 +78,40 @@ def test_a_shorter_time_limit_still_fits_a_minute_later():
     assert judge(replace(later, waiters=(facts.waiters[0], shorter)), "w").admitted
 
 
+def test_a_run_of_the_own_that_holds_what_is_missing_can_be_suspended():
+    """The waiter starts when it has left, which takes at most the grace period; of those that hold enough the one that
+    loses least.
+    """
+    held = [
+        holder("dear", units=8, lost_seconds=900), holder("cheap", units=8, lost_seconds=60),
+        holder("small", units=4, lost_seconds=1), holder("others", units=8, owner="somebody"),
+    ]  # fmt: skip
+    facts = snapshot(
+        [team("vision", 28)], nodes={f"n{n}": 8 for n in range(9)}, holders=held, waiters=[waiter()]
+    )
+    lever = offered(facts)[("suspend", "cheap"),]
+    assert lever.lost_seconds == 60
+    assert not lever.verdict.admitted
+    assert NOW < lever.estimate.p90 <= NOW + facts.rules.grace_seconds
+    assert ("suspend", "others") in {key[0] for key in offered(facts, owner="somebody")}
+    theirs = replace(facts, holders=tuple(replace(each, owner="somebody") for each in facts.holders))
+    assert "suspend" not in {key[0][0] for key in offered(theirs)}
+
+
+def test_no_endpoint_and_nothing_that_leaves_already_is_to_be_suspended():
+    held = [holder(f"h{n}", noun="endpoint", ends_in=None) for n in range(3)] + [holder("goes", leaving=True)]
+    assert "suspend" not in {key[0][0] for key in offered(snapshot(holders=held, waiters=[waiter()]))}
+
+
+def test_suspending_that_starts_it_no_sooner_is_not_advised():
+    """Its node is not the one that the waiter needs."""
+    held = [holder(f"h{n}", owner="somebody") for n in range(3)] + [
+        holder("mine", units=2, ends_in=30 * HOUR)
+    ]
+    facts = snapshot(holders=held, waiters=[waiter(units=16, pods=2)])
+    assert "suspend" not in {key[0][0] for key in offered(facts)}
+
+
 def test_a_short_time_limit_is_offered_to_the_second():
     big = waiter("big", units=16, pods=2, queued_at=NOW - 500)
     held = [replace(each, ends_in=each.ends_in // 10 - 7) for each in FULL[:3]]
@@ -175,6 +209,12 @@ def taken(facts, alternatives, name, change, *, whole, owner, share=None):
         left = fields["time_limit_seconds"] - (whole - waiting.seconds)
         shorter = replace(waiting, seconds=left, expected_seconds=min(left, waiting.expected_seconds))
         return replace(facts, waiters=(*others, shorter)), name
+    if "suspend" in fields:
+        holders = tuple(
+            replace(each, leaving=True, preemptible=False) if each.id == fields["suspend"] else each
+            for each in facts.holders
+        )
+        return replace(facts, holders=holders), name
     where, beside = facts, list(waiting.beside)
     if "flavor" in fields or "capacity" in fields:
         there = next(each for each in alternatives if each.change == fields)

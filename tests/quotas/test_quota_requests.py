@@ -302,3 +302,14 @@ def test_each_rule_is_kept_by_the_database_itself(desk, constraint, values):
     desk.ask()
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
         QuotaRequest.objects.update(**values)
+
+
+def test_a_quota_manager_gives_any_team_more_for_a_time(desk):
+    """Nobody of the team has to ask: what a manager asks for themselves is approved by them, and ends as others do."""
+    asked = desk.ask(4, actor=desk.manager)
+    desk.approve(asked)
+    assert desk.nominal == 12
+    return_due(now=UNTIL)
+    assert desk.nominal == 8
+    with pytest.raises(NotFound):
+        desk.ask(4, actor=Actor.of_user(make_user()))

@@ -250,7 +250,9 @@ def test_a_line_tells_the_month_of_a_team_and_what_is_left_of_its_budget(
     give_budget(world, 1_000)
     spent_now = format_usd(ana.get("/costs/").context["report"].total_micro_usd)
     line = text_of(ana.get("/costs/this-month/?team=vision"))
-    assert re.search(r"This month: \$[\d.,]+ of \$1,000.00 \(\d+ % of the budget\) ?\. On what", line)
+    assert re.search(
+        r"This month: \$[\d.,]+ of \$1,000.00 \(\d+ % of the budget\) ?\. See what it was spent on", line
+    )
     assert spent_now[:-1] in line
     assert "Speech" in text_of(manager.get("/costs/this-month/"))
     assert "Vision" not in text_of(stranger.get("/costs/this-month/"))

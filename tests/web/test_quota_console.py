@@ -5,13 +5,24 @@ from __future__ import annotations
 import html
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 
 from pages.quotas.grid import CELLS_MAX
-from quotas.models import Cohort, CohortUsage, Preemption, Quota, QuotaChange, QuotaChangeSet, TeamPolicy
+from quotas.models import (
+    Cohort,
+    CohortUsage,
+    Preemption,
+    Quota,
+    QuotaChange,
+    QuotaChangeSet,
+    QuotaRequest,
+    TeamPolicy,
+)
+from quotas.requests import return_due
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.web.conftest import signed_in
@@ -612,6 +623,26 @@ def test_a_wrong_rule_is_told_at_its_field_and_none_is_set(world, manager, field
     world.robotics.refresh_from_db()
     assert world.robotics.cohort_name == ""
     assert not TeamPolicy.objects.filter(team=world.robotics, weight=5).exists()
+
+
+def test_a_manager_gives_a_team_more_for_a_time(full, manager):
+    """It is looked at before it is given, and ends by itself; nobody of the team has to ask."""
+    path = "/teams/robotics/quota/"
+    assert "Give more for a time" in text_of(manager.get(path))
+    until = (full.now + timedelta(days=7)).date().isoformat()
+    typed = {"pool": "a100-40gb~on-demand", "units": "2", "until": until, "reason": "A paper."}
+    answer = manager.post(path, typed, follow=True)
+    (asked,) = QuotaRequest.objects.filter(team=full.robotics)
+    assert answer.redirect_chain == [(f"/quotas/requests/{asked.public_id}/", 303)]
+    said = text_of(answer)
+    assert "What it would do" in said
+    assert "when it returns by itself" in said
+    assert Quota.objects.get(team=full.robotics).nominal == 1
+    manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve"})
+    assert Quota.objects.get(team=full.robotics).nominal == 3
+    return_due(now=asked.until)
+    assert Quota.objects.get(team=full.robotics).nominal == 1
+    assert manager.post(path, {**typed, "until": "x"}).status_code == 422
 
 
 def test_a_manager_stops_and_starts_the_queue_of_any_team(world, manager):

@@ -52,7 +52,7 @@ def test_the_answer_is_shown_with_its_status_time_and_headers(ana, made, upstrea
 @pytest.mark.parametrize(
     ("values", "method", "path", "held"),
     [
-        ({}, "POST", "/", '"inputs": []'),
+        ({}, "GET", "/", ""),
         ({"runtime": "triton"}, "POST", "/v2/models/tried/infer", '"datatype": "FP32"'),
         (
             {"runtime": "vllm", "runtime_options": {"models": ["org/llama"], "served_model_name": "llama"}},

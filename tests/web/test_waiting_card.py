@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 
@@ -239,7 +240,19 @@ def test_a_lever_of_a_run_leads_to_the_form_or_sets_the_limit():
 def test_more_quota_is_asked_for_on_the_page_of_the_team(page):
     (found,) = levers_of(page, lever(verdict="admit", ask_for_quota=4))
     assert found.url == "/q/?pool=a100~on-demand&units=4#ask"
-    assert (found.words, found.outcome) == ("4 more units of quota", "starts once it is given")
+    assert (found.words, found.outcome) == ("4 more units of quota", "starts once a quota manager grants it")
+
+
+@pytest.mark.parametrize("page", [ON_THE_RUN, ON_THE_FORM])
+def test_an_own_run_that_could_make_room_is_named_with_what_it_loses(page):
+    suspended = lever(start=(NOW, NOW + timedelta(seconds=30)), suspend="7f0f976b")
+    offer = replace(suspended, lever=replace(suspended.lever, lost_seconds=600))
+    shown = card(levers=[offer], names={"7f0f976b": ("pretrain", "training-run")})
+    (found,) = look_at(shown, page=page, submitted=True).levers
+    assert found.words == "Suspend pretrain, your own run"
+    assert found.outcome == "starts within 30s"
+    assert found.losses == ("it loses 10m of work and waits until you resume it",)
+    assert (found.url, found.fields, found.post) == ("/runs/7f0f976b/", "", "")
 
 
 def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
