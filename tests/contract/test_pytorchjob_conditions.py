@@ -125,8 +125,7 @@ def test_an_exit_code_says_whether_to_try_again(jobs, code, final):
 
 @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
 def test_a_limit_of_no_retries_takes_all_pods(jobs, restart):
-    """Those that there were: an operator whose view of the job is older than its own word makes them once more, and they stay.
-    """
+    """Those that there were: an operator whose view of the job is older than its own word makes them once more, and they stay."""
     jobs.create({"Master": (1, FAILS), "Worker": (1, RUNS)}, restart=restart, policy={"backoffLimit": 0})
     made = until(lambda: len(seen := uids(jobs.pods())) == 2 and seen)
     served = uids(jobs.objects("services"))

@@ -87,7 +87,21 @@ class VolumesPage(Screen):
 
 
 class TeamQuotaPage(Screen):
-    """Where a member asks for more."""
+    """Where a member asks for more, and a quota manager gives it for a time."""
+
+    @classmethod
+    def from_grid(cls, screen: Screen, team: str) -> Self:
+        screen.hand.press(screen.page.get_by_role("rowheader").get_by_role("link", name=team, exact=True))
+        return cls.opened(screen.visit, team)
+
+    def give(self, pool: str, *, units: str, until: date, reason: str) -> QuotaRequestPage:
+        self.hand.press(self.page.get_by_role("link", name="Give more for a time"))
+        self.hand.select(self.field("What"), pool)
+        self.hand.fill(self.field("Units more"), units)
+        self.hand.fill(self.field("Until"), until.isoformat())
+        self.hand.fill(self.field("Why"), reason)
+        self.hand.press(self.page.get_by_role("button", name="See what it would do"))
+        return QuotaRequestPage(self.visit)
 
     @classmethod
     def opened(cls, visit: Visit, team: str) -> Self:
@@ -109,6 +123,23 @@ class TeamQuotaPage(Screen):
         return self
 
 
+class QuotaRequestPage(Screen):
+    """What was asked for, what it would do, and the answer."""
+
+    def says(self, text: str) -> Self:
+        expect(self.page.get_by_text(text)).to_be_visible()
+        return self
+
+    def says_of_its_quota(self, text: str) -> Self:
+        expect(self.section("What it would do")).to_contain_text(text)
+        return self
+
+    def approve_it(self, comment: str) -> Self:
+        self.hand.fill(self.page.get_by_role("textbox", name="What the team reads"), comment)
+        self.hand.press(self.page.get_by_role("button", name="Approve", exact=True))
+        return self
+
+
 class QuotaRequestsPage(Screen):
     @classmethod
     def from_menu(cls, screen: Screen) -> Self:
@@ -119,6 +150,5 @@ class QuotaRequestsPage(Screen):
     def approve(self, what: str, *, reason: str, comment: str) -> Self:
         request = self.page.get_by_role("region", name=what).filter(has_text=reason)
         self.hand.press(request.get_by_role("link", name="See what it would do"))
-        self.hand.fill(self.page.get_by_role("textbox", name="What the team reads"), comment)
-        self.hand.press(self.page.get_by_role("button", name="Approve", exact=True))
+        QuotaRequestPage(self.visit).approve_it(comment)
         return self

@@ -26,7 +26,7 @@ def fill_in(home: HomePage, name: str, *, team: str, command: str, gpus: int, **
     return form.fill(Name=name, Image=programs.IMAGE, Command=command, GPUs=str(gpus), **fields)
 
 
-def test_a_run_that_waits_says_why_and_starts_by_a_lever(portal: RunningPortal, visits: Visits):
+def test_a_run_that_waits_says_why_and_starts_by_each_lever(portal: RunningPortal, visits: Visits):
     home = signed_in(visits.open(), portal, "ana")
     long = fill_in(home, "long", team="Speech", command=programs.STAYS, gpus=2).submit("long")
     long.comes_to("Running")
@@ -36,6 +36,10 @@ def test_a_run_that_waits_says_why_and_starts_by_a_lever(portal: RunningPortal, 
     waits.why_it_waits("uses 2 of its 3").take_lever("1 GPU instead of 2")
     form = RunForm.opened(home.visit).is_told_that_it("Starts now")
     form.submit("short-2").comes_to("Succeeded")
+    waits = RunsPage.from_menu(form).open("short")
+    waits.why_it_waits("uses 2 of its 3").take_lever("Suspend long, your own run")
+    long = RunPage(home.visit, "long").act("Suspend", "long is being suspended.").comes_to("Suspended")
+    RunsPage.from_menu(long).open("short").comes_to("Succeeded")
     home = HomePage.from_menu(form)
     home.open_run("long")
     RunPage(home.visit, "long").act("Cancel", "long is being cancelled.").comes_to("Cancelled")
@@ -64,6 +68,18 @@ def test_a_member_asks_for_quota_a_manager_gives_it_and_the_run_starts(portal: R
     requests.approve("Weather: 1 more a100-40gb", reason="A larger batch", comment="Until the deadline.")
     requests.is_told("1 more a100-40gb for Weather")
     RunsPage.from_menu(asks).open("large").comes_to("Succeeded")
+
+
+def test_a_manager_gives_a_team_more_for_a_week_which_nobody_asked_for(portal: RunningPortal, visits: Visits):
+    until = (datetime.now(UTC) + timedelta(days=7)).date()  # noqa: TID251 - the person's own calendar
+    manager = signed_in(visits.open(), portal, "qm")
+    manager.open_from_menu("Quotas")
+    team = TeamQuotaPage.from_grid(manager, "Vision")
+    request = team.give("a100-40gb (on-demand)", units="2", until=until, reason="The demo")
+    request.says("when it returns by itself").says_of_its_quota("2 → 4").approve_it("For the demo.")
+    request.is_told("2 more a100-40gb for Vision")
+    manager.open_from_menu("Quotas")
+    TeamQuotaPage.from_grid(manager, "Vision").shows_request("The demo", state="Approved")
 
 
 def test_a_lead_looks_after_members_secrets_and_volumes(portal: RunningPortal, visits: Visits):
