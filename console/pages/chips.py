@@ -13,9 +13,9 @@ from django.db.models import Count, Q, QuerySet
 from workloads.models import Workload
 from workloads.states import Phase
 
-COUNTED_MAX: Final = 1000
+COUNTED_MAX: Final = 100
 """Beyond so many nobody counts: how long a list is matters less than that it is there at once."""
-READ_MAX: Final = 10_000
+READ_MAX: Final = 1000
 """So many rows are read at most to count what words, labels or an owner have found."""
 LIVE: Final = "live"
 
@@ -40,7 +40,7 @@ class Chip:
 
     @property
     def count_words(self) -> str:
-        """`1,000+` for more than are counted."""
+        """`100+` for more than are counted."""
         if self.more:
             return f"{self.count:,}+"
         return f"{self.count:,}"
