@@ -41,7 +41,6 @@ from workloads.states import Phase, Reason
 ALTERNATIVES_MAX = 4
 AHEAD_MAX = 20
 ANOTHER_TEAM = "another team"
-RESTS = "the end of its pause"
 
 
 @dataclass(frozen=True)
@@ -343,14 +342,15 @@ def _card(
     facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
     account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
     snapshot = with_elsewhere(snapshot, [(waiter.team, verdict)], now=now)
-    start = _start(snapshot, waiter, focus, plan)
+    known = forecasts.start_of(focus, snapshot, cycle_plan=plan) if focus is not None else None
+    start = known or estimate(snapshot, waiter.id, cycle_plan=plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
         offers, complete = _offers(
             asked, flavor, snapshot, outlook, plan=plan, start=start, price_book=price_book, now=now
         )
-    verdict, start = _rested(focus, verdict, start, now)
+    verdict, start = forecasts.rested(focus, verdict, start, now)
     return Card(
         verdict=verdict,
         kind=asked.kind,
@@ -387,7 +387,7 @@ def _plain_card(
     answer = _without_gpu(asked, focus, now, with_levers=with_levers)
     moment = int(now.timestamp())
     start = Estimate(moment, moment, "free now") if answer.verdict.admitted else answer.start
-    verdict, start = _rested(focus, answer.verdict, start, now)
+    verdict, start = forecasts.rested(focus, answer.verdict, start, now)
     at_limit = None if asked.time_limit_seconds is None else 0
     return Card(
         verdict=verdict,
@@ -411,26 +411,6 @@ def _plain_card(
         seen=last_seen(),
         since=focus.since if focus else None,
     )
-
-
-def _start(snapshot: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan: CyclePlan) -> Estimate:
-    if focus is None:
-        return estimate(snapshot, waiter.id, cycle_plan=plan)
-    return forecasts.start_of(focus, snapshot, cycle_plan=plan)
-
-
-def _rested(
-    workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
-) -> tuple[Verdict, Estimate]:
-    """The verdict and estimate with the workload's back-off applied: no pass admits it before that ends."""
-    ends = None if workload is None else workload.rests_until
-    if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
-        return verdict, start
-    until = int(ends.timestamp())
-    rests = Verdict(Outcome.WAIT, Reason.BACKOFF_WAITING, workload.message, rule="rest")
-    later = [None if seconds is None else max(seconds, until) for seconds in (start.p50, start.p90)]
-    basis = RESTS if later == [until, until] else start.basis
-    return rests, Estimate(later[0], later[1], basis, start.unknown_because)
 
 
 def _ahead(snapshot: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:

@@ -103,16 +103,14 @@ def levers(
         return Levers((), complete=True)
     waiter = next(waiting for waiting in snapshot.waiters if waiting.id == waiter_id)
     afresh = _afresh(waiter, time_limit_seconds, owner)
+    elsewhere = [LeverChange(dict(other.change), _there(other, waiter.id, afresh)) for other in alternatives]
     changes = [
         *_in_its_place(snapshot, waiter, verdict, time_limit_seconds),
         *_without_own(snapshot, waiter, owner or waiter.owner),
         *_less_beside(snapshot, afresh, verdict),
         *_below_ceiling(snapshot, afresh, verdict),
         *_fewer(snapshot, afresh, share),
-        *(
-            LeverChange(dict(alternative.change), _there(alternative, waiter.id, afresh))
-            for alternative in alternatives
-        ),
+        *elsewhere,
         *_quota(snapshot, waiter),
     ]
     levers_by_field: dict[str, Lever] = {}
@@ -130,20 +128,17 @@ def levers(
     for change, answer in later:
         if change.field in levers_by_field:
             continue
-        # Those have a bound of their own.
-        if change.field != SUSPEND:
-            if runs == RUNS_MOST:
-                complete = False
-                break
-            runs += 1
+        # Those to suspend have a bound of their own.
+        if runs == RUNS_MOST and change.field != SUSPEND:
+            complete = False
+            break
+        runs += change.field != SUSPEND
         start = estimate(change.snapshot, change.waiter_id, horizon=horizon, effort=EFFORT_MOST)
         complete = complete and start.unknown_because != TOO_LONG
         if start.p90 is not None and (known.p90 is None or start.p90 < known.p90):
             levers_by_field[change.field] = Lever(change.fields, answer, start, change.lost_seconds)
-    fields = [
-        field for field in dict.fromkeys(change.field for change in changes) if field in levers_by_field
-    ]
-    return Levers(tuple(levers_by_field[field] for field in fields[:MOST]), complete)
+    found = [levers_by_field.pop(change.field) for change in changes if change.field in levers_by_field]
+    return Levers(tuple(found[:MOST]), complete)
 
 
 def _afresh(waiter: Waiter, time_limit_seconds: int | None, owner: str | None) -> Waiter:
@@ -288,6 +283,8 @@ def _without_own(snapshot: PoolSnapshot, waiter: Waiter, owner: str) -> Iterator
         if (holder.team, holder.owner, holder.noun) == (waiter.team, owner, RUN)
         and not holder.leaving
         and not holder.lent
+        # What is held in another pool counts for the team's ceilings alone.
+        and "/" not in holder.id
     ]
     own.sort(key=lambda run: (run.units < waiter.units, run.lost_seconds, run.units, run.id))
     for run in own[:STOPS_MOST]:

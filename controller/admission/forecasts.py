@@ -29,12 +29,12 @@ from policy.estimates import (
 )
 from policy.judge import plan, position, positions
 from policy.pool_snapshot import PoolSnapshot, Waiter
-from policy.verdicts import CyclePlan
+from policy.verdicts import CyclePlan, Outcome, Verdict
 from quotas import snapshots
 from quotas.elsewhere import with_elsewhere
 from quotas.models import StartEstimate
 from workloads.models import ResourceFlavor, Workload
-from workloads.states import Desired, Phase
+from workloads.states import Desired, Phase, Reason
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,7 @@ KEPT_SECONDS: Final = 90
 """Age from which on a kept answer is not shown any more; three turns of the task."""
 FURTHEST_SECONDS: Final = 10 * 366 * 86_400
 """No computed start lies further away."""
+RESTS: Final = "the end of its pause"
 
 
 def estimate_starts(*, now: datetime) -> int:
@@ -209,3 +210,17 @@ def _facts(snapshot: PoolSnapshot) -> str:
 
 def _stay(waiter: Waiter, place: int) -> tuple[int | None, ...]:
     return place, waiter.queued_at, waiter.priority, waiter.units, waiter.seconds
+
+
+def rested(
+    workload: Workload | None, verdict: Verdict, start: Estimate, now: datetime
+) -> tuple[Verdict, Estimate]:
+    """The verdict and estimate with the workload's back-off applied: no pass admits it before that ends."""
+    ends = None if workload is None else workload.rests_until
+    if workload is None or ends is None or ends <= now or verdict.outcome is Outcome.NEVER:
+        return verdict, start
+    until = int(ends.timestamp())
+    rests = Verdict(Outcome.WAIT, Reason.BACKOFF_WAITING, workload.message, rule="rest")
+    later = [None if seconds is None else max(seconds, until) for seconds in (start.p50, start.p90)]
+    basis = RESTS if later == [until, until] else start.basis
+    return rests, Estimate(later[0], later[1], basis, start.unknown_because)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from controller import waiting_card
-from controller.admission import scheduler
+from controller.admission import forecasts, scheduler
 from controller.reconcile.reconciler import reconcile
 from foundation import clock
 from policy.verdicts import Outcome
@@ -81,6 +81,6 @@ def test_the_card_of_one_that_rests_does_not_say_that_it_starts_now(bench):
     card = waiting_card.card_of(run, named=frozenset(), now=clock.now())
     until = int(run.rests_until.timestamp())
     assert (card.verdict.outcome, card.verdict.reason) == (Outcome.WAIT, Reason.BACKOFF_WAITING)
-    assert (card.estimate.p50, card.estimate.p90, card.estimate.basis) == (until, until, waiting_card.RESTS)
+    assert (card.estimate.p50, card.estimate.p90, card.estimate.basis) == (until, until, forecasts.RESTS)
     over = waiting_card.card_of(run, named=frozenset(), now=run.rests_until)
     assert over.verdict.admitted
