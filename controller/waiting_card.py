@@ -269,16 +269,9 @@ def card_for(asked: CardRequest, *, named: frozenset[str], now: datetime, with_l
     if asked.flavor is None:
         return _plain_card(asked, None, past, now, with_levers=with_levers)
     outlook = _outlook(asked, asked.flavor, None, now, others=ALTERNATIVES_MAX if with_levers else 0)
+    prices = spans_by_card()
     return _card(
-        asked,
-        None,
-        asked.flavor,
-        outlook,
-        past,
-        spans_by_card(),
-        named=named,
-        now=now,
-        with_levers=with_levers,
+        asked, None, asked.flavor, outlook, past, prices, named=named, now=now, with_levers=with_levers
     )
 
 
@@ -342,8 +335,7 @@ def _card(
     facts = next((team for team in snapshot.teams if team.slug == waiter.team), None)
     account = next((each for each in snapshot.accounts if facts and each.name == facts.account), None)
     snapshot = with_elsewhere(snapshot, [(waiter.team, verdict)], now=now)
-    known = forecasts.start_of(focus, snapshot, cycle_plan=plan) if focus is not None else None
-    start = known or estimate(snapshot, waiter.id, cycle_plan=plan)
+    start = _start(snapshot, waiter, focus, plan)
     offers: tuple[LeverOffer, ...] = ()
     complete = True
     if with_levers and not verdict.admitted:
@@ -411,6 +403,12 @@ def _plain_card(
         seen=last_seen(),
         since=focus.since if focus else None,
     )
+
+
+def _start(snapshot: PoolSnapshot, waiter: Waiter, focus: Workload | None, plan: CyclePlan) -> Estimate:
+    if focus is None:
+        return estimate(snapshot, waiter.id, cycle_plan=plan)
+    return forecasts.start_of(focus, snapshot, cycle_plan=plan)
 
 
 def _ahead(snapshot: PoolSnapshot, ids: Sequence[str], team: str, named: frozenset[str]) -> tuple[Ahead, ...]:

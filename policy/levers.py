@@ -283,8 +283,8 @@ def _without_own(snapshot: PoolSnapshot, waiter: Waiter, owner: str) -> Iterator
         if (holder.team, holder.owner, holder.noun) == (waiter.team, owner, RUN)
         and not holder.leaving
         and not holder.lent
-        # What is held in another pool counts for the team's ceilings alone.
-        and "/" not in holder.id
+        # One without units of this pool counts for its team's ceilings alone.
+        and holder.units
     ]
     own.sort(key=lambda run: (run.units < waiter.units, run.lost_seconds, run.units, run.id))
     for run in own[:STOPS_MOST]:

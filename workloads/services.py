@@ -420,5 +420,5 @@ def end_attempt(
         attempt.lost_seconds = max(0, round((ended_at - kept).total_seconds()))
     attempt.save()
     if attempt.started_at is not None:
-        seconds = max(0, round((ended_at - attempt.started_at).total_seconds()))
+        seconds = attempt.seconds(now=ended_at)
         Workload.objects.filter(pk=attempt.workload_id).update(used_seconds=F("used_seconds") + seconds)

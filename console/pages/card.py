@@ -236,47 +236,31 @@ def _victim(victim: Leaving, names: Mapping[str, tuple[str, str]]) -> OtherWorkl
 
 
 def _lever(offer: LeverOffer, page: Page, card: Card) -> LeverLook:
-    outcome, estimate, now = offer.lever.verdict.outcome, offer.lever.estimate, card.now
+    outcome, estimate = offer.lever.verdict.outcome, offer.lever.estimate
     asks = not ASKED_OF_MANAGERS.isdisjoint(offer.change)
-    if SUSPEND in offer.change:
-        return _suspending(offer, card)
     p50, p90 = _moment(estimate.p50), _moment(estimate.p90)
-    start = start_words(p50, p90, now=now) if p50 is not None and p90 is not None else ""
+    start = start_words(p50, p90, now=card.now) if p50 is not None and p90 is not None else ""
+    # What is asked of a quota manager starts nothing by itself, nor does a run that has still to leave.
+    shown = Outcome.WAIT if asks or SUSPEND in offer.change else outcome
     return LeverLook(
-        words=change_words(offer.change, page.current),
-        # Whether it starts lies with a quota manager.
-        verdict=(Outcome.WAIT if asks else outcome).value,
-        icon=VERDICTS[Outcome.WAIT if asks else outcome].icon,
+        words=change_words(_said(offer.change, card.names), page.current),
+        verdict=shown.value,
+        icon=VERDICTS[shown].icon,
         outcome=_outcome(outcome, start, asks=asks),
         p50=p50,
         p90=p90,
         rate_per_hour=offer.rate_per_hour,
         at_time_limit=offer.at_time_limit,
-        losses=_losses(offer.change, page),
-        **_action(offer.change, page),
+        losses=_losses(offer, page),
+        **_action(offer.change, page, card.names),
     )
 
 
-def _suspending(offer: LeverOffer, card: Card) -> LeverLook:
-    """The lever by which another run of the reader's own makes room; its page has the button, and says what that costs."""
-    estimate, lost = offer.lever.estimate, offer.lever.lost_seconds
-    p50, p90 = _moment(estimate.p50), _moment(estimate.p90)
-    name, url = _named(str(offer.change[SUSPEND]), card.names, otherwise="")
-    start = start_words(p50, p90, now=card.now) if p50 is not None and p90 is not None else ""
-    loses = f"it loses {span_words(lost)} of work and " if lost else "it "
-    return LeverLook(
-        words=change_words({SUSPEND: name}, {}),
-        verdict=Outcome.WAIT.value,
-        icon=VERDICTS[Outcome.WAIT].icon,
-        outcome=_outcome(Outcome.WAIT, start, asks=False),
-        p50=p50,
-        p90=p90,
-        rate_per_hour=offer.rate_per_hour,
-        at_time_limit=offer.at_time_limit,
-        losses=(f"{loses}waits until you resume it",),
-        label="Open it",
-        url=url,
-    )
+def _said(change: Mapping[str, int | str], names: Mapping[str, tuple[str, str]]) -> Mapping[str, int | str]:
+    """The change with the name of the run that it would suspend."""
+    if SUSPEND not in change:
+        return change
+    return {**change, SUSPEND: _named(str(change[SUSPEND]), names, otherwise="a run")[0]}
 
 
 def traits_for(card: Card, current: Mapping[str, Any]) -> dict[str, GpuTraits]:
@@ -285,7 +269,11 @@ def traits_for(card: Card, current: Mapping[str, Any]) -> dict[str, GpuTraits]:
     return traits_named({*named, str(current.get("flavor") or "")}) if named else {}
 
 
-def _losses(change: Mapping[str, Any], page: Page) -> tuple[str, ...]:
+def _losses(offer: LeverOffer, page: Page) -> tuple[str, ...]:
+    change, lost = offer.change, offer.lever.lost_seconds
+    if SUSPEND in change:
+        loses = f"loses {span_words(lost)} of work and " if lost else ""
+        return (f"it {loses}waits until you resume it",)
     before, after = (page.traits.get(str(request.get("flavor") or "")) for request in (page.current, change))
     return tuple(loss_words(before, after, model_bytes=page.model_bytes)) if before and after else ()
 
@@ -296,8 +284,11 @@ def _outcome(outcome: Outcome, start: str, *, asks: bool) -> str:
     return f"starts {start}" if start else "start unknown"
 
 
-def _action(change: Mapping[str, Any], page: Page) -> dict[str, Any]:
+def _action(change: Mapping[str, Any], page: Page, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """What can be pressed for it on this page: nothing, where the form has no field for it."""
+    if SUSPEND in change:
+        # The page of that run has the button, and says what it costs.
+        return {"label": "Open it", "url": _named(str(change[SUSPEND]), names, otherwise="")[1]}
     if "ask_for_quota" in change:
         pool = f"{page.current.get('flavor')}~{page.current.get('capacity')}"
         query = urlencode({"pool": pool, "units": change["ask_for_quota"]})

@@ -291,12 +291,11 @@ class WorkloadDetailPage(WorkloadPage, Generic[Own]):
 
 def _ran(attempts: Sequence[Attempt], now: datetime) -> dict[str, Any]:
     """How long it ran, in all its attempts: what counts towards its time limit. None before the first has started."""
-    begun = [(attempt.started_at, attempt.ended_at) for attempt in attempts if attempt.started_at is not None]
-    # To the second for each, as its time limit counts them.
-    spans = [timedelta(seconds=max(0, round(((end or now) - start).total_seconds()))) for start, end in begun]
+    begun = [attempt for attempt in attempts if attempt.started_at is not None]
+    seconds = sum(attempt.seconds(now=now) for attempt in begun)
     return {
-        "ran": sum(spans, timedelta()) if begun else None,
-        "runs": any(end is None for _, end in begun),
+        "ran": timedelta(seconds=seconds) if begun else None,
+        "runs": any(attempt.ended_at is None for attempt in begun),
     }
 
 

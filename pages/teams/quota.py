@@ -106,11 +106,14 @@ class TeamQuotaPage(LoginRequiredMixin, View):
         return see_other(reverse("portal:team-quota", args=[team.slug]) + "#requests-title")
 
     def _page(self, request: HttpRequest, seen: TeamSeen, *, status: int = 200, **extra: Any) -> HttpResponse:
-        now = clock.now()
-        context = {**_pools(seen, now), "now": now, **extra}
-        part = request.headers.get("HX-Target")
-        if part in _PARTS:
-            return render(request, f"portal/team_quota.html#{part}", context)
+        now, part = clock.now(), request.headers.get("HX-Target")
+        lines = pool_lines(seen.team, price_book=spans_by_card(), now=now)
+        context = {"team": seen.team, "policy": seen.policy, "lines": lines, "now": now, **extra}
+        if part == "pools":
+            return render(request, "portal/team_quota.html#pools", context)
+        context |= _behind(seen, [line.figures.quota for line in lines], now)
+        if part == "behind":
+            return render(request, "portal/team_quota.html#behind", context)
         context |= self._beside(seen, now)
         return render(request, "portal/team_quota.html", context, status=status)
 
@@ -122,30 +125,25 @@ class TeamQuotaPage(LoginRequiredMixin, View):
         return {
             "requests": list(asked[:REQUESTS_MAX]),
             "changes": [Changed(change, differences_of(change)) for change in changes],
+            "may_set_quota": seen.may_set_quota,
+            "may_steer_queue": seen.may_steer_queue,
             "may_ask": seen.may_submit or (seen.may_set_quota and seen.team.closing_since is None),
             "choices": _choices(),
             "earliest": (now + timedelta(days=1)).date(),
         }
 
 
-def _pools(seen: TeamSeen, now: datetime) -> dict[str, Any]:
-    """The part with the bars."""
-    lines = pool_lines(seen.team, price_book=spans_by_card(), now=now)
+def _behind(seen: TeamSeen, quotas: Sequence[Quota], now: datetime) -> dict[str, Any]:
+    """The part with what stands behind the numbers: ceilings, fair share and fence."""
     settings, ceilings = ceilings_seen(seen.policy)
     half_life = settings.fair_share_half_life_hours * HOUR
     fence: Fence | None = getattr(seen.team, "fence", None)
-    quotas = [line.figures.quota for line in lines]
     return {
-        "team": seen.team,
-        "lines": lines,
         "shares": shares_of(seen.policy, quotas, half_life=half_life, now=now),
-        "policy": seen.policy,
         "half_life": limit_words(half_life),
         "fence": fence,
         "fence_lines": _fence_lines(fence),
         "ceilings": ceilings,
-        "may_set_quota": seen.may_set_quota,
-        "may_steer_queue": seen.may_steer_queue,
     }
 
 
@@ -186,8 +184,6 @@ class QueuePage(LoginRequiredMixin, View):
         return see_other(reverse("portal:team-quota", args=[team.slug]))
 
 
-_PARTS: Final = frozenset({"pools", "behind"})
-"""Of the page, which refresh each by itself."""
 _FIELDS: Final[Mapping[str, str]] = {"flavor": "pool", "capacity": "pool", "capacity_type": "pool"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from fractions import Fraction
 from typing import ClassVar
 
@@ -339,6 +340,12 @@ class Attempt(models.Model):
     @override
     def __str__(self) -> str:
         return f"attempt {self.number} of {self.workload_id}"
+
+    def seconds(self, *, now: datetime) -> int:
+        """Whole seconds that it has run, as they count towards the time limit; until `now` if it has not ended."""
+        if self.started_at is None:
+            return 0
+        return max(0, round(((self.ended_at or now) - self.started_at).total_seconds()))
 
 
 class WorkloadEvent(models.Model):
