@@ -133,6 +133,9 @@ def test_a_limit_of_no_retries_takes_all_pods(jobs, restart):
     text = "Job run has failed because it has reached the specified backoff limit"
     assert jobs.conditions()[-1] == ("Failed", "True", "PyTorchJobFailed", text)
     assert seen["status"]["completionTime"]
+    if jobs.kube.name == "devcluster":
+        until_equal(jobs.pods, {})
+        until_equal(lambda: jobs.objects("services"), {})
     until_equal(lambda: made & uids(jobs.pods()), set())
     until_equal(lambda: served & uids(jobs.objects("services")), set())
 

@@ -24,11 +24,9 @@ CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or
 # Line numbers of a log stand as close as its lines; where one points with a finger they are 24 px apart.
 DENSE = ("target-size", 'class="log-n"')
 T = TypeVar("T")
-Rules = dict[str, object]
 # Every rule of axe's own default set, and the one of WCAG 2.2 that it leaves off.
-EVERY_RULE = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
-# For pages whose frame is another's: without the rules that are advice and no criterion of WCAG.
-WCAG = {**EVERY_RULE, "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
+AXE_RULES = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+SERIOUS = {"serious", "critical"}
 LOOKS_AGAIN = 3
 LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
 WIDTHS_BETWEEN = (780, 1030, 1200)
@@ -109,12 +107,15 @@ def screen(width: int) -> ViewportSize:
     return {"width": width, "height": 900 if width > 600 else 740}
 
 
-def faults(page: Page, *looks: tuple[int, str], rules: Rules = EVERY_RULE) -> list[str]:
-    """What axe finds, and where the page as it stands is wider than the screen, in each of these looks."""
+def faults(page: Page, *looks: tuple[int, str], advice: bool = True) -> list[str]:
+    """What axe finds, and where the page as it stands is wider than the screen, in each of these looks.
+
+    Without `advice`, for pages whose frame is another's, only what it calls serious or a criterion of WCAG asks for.
+    """
     found = []
     for look in looks or LOOKS:
         show(page, look)
-        found += [f"{look}: {each}" for each in (*findings(page, rules), *_too_wide(page))]
+        found += [f"{look}: {each}" for each in (*findings(page, advice=advice), *_too_wide(page))]
     return found
 
 
@@ -132,24 +133,25 @@ def _too_wide(page: Page) -> list[str]:
     return [f"{page.url} is {size[0]} wide on a screen of {size[1]}"] if size[0] > size[1] else []
 
 
-def findings(page: Page, rules: Rules = EVERY_RULE) -> list[str]:
+def findings(page: Page, *, advice: bool = True) -> list[str]:
     """What axe finds, in the look that the page has now, once nothing is paler because it is asked for anew."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     found: list[str] = []
     for _ in range(LOOKS_AGAIN):
         page.locator(".htmx-request.fades").first.wait_for(state="detached")
-        found = _violations(page, rules)
+        found = _violations(page, advice=advice)
         # A part may have been asked for anew in the middle of it.
         if not any(" color-contrast: " in each for each in found):
             break
     return found
 
 
-def _violations(page: Page, rules: Rules) -> list[str]:
+def _violations(page: Page, *, advice: bool) -> list[str]:
     return [
         f"{page.url} {each['id']}: {node['html'][:160]}"
-        for each in page.evaluate("rules => axe.run(rules).then(found => found.violations)", rules)
+        for each in page.evaluate("rules => axe.run(rules).then(found => found.violations)", AXE_RULES)
+        if advice or each["impact"] in SERIOUS or any(tag.startswith("wcag") for tag in each["tags"])
         for node in each["nodes"]
         if not (each["id"] == DENSE[0] and DENSE[1] in node["html"])
     ]

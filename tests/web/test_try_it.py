@@ -71,7 +71,7 @@ def test_it_begins_with_a_request_of_the_runtimes_protocol(ana, world, values, m
     assert f"{endpoint.public_id}{path}" in answer.context["curl"] or path in answer.context["curl"]
     raw = unescape(ana.get(f"/endpoints/{endpoint.public_id}/?mode=raw").content.decode())
     assert f'name="path" value="{path}"' in raw
-    assert held in raw
+    assert (held or '"inputs": []') in raw
 
 
 @pytest.mark.parametrize(
