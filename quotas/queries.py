@@ -41,7 +41,9 @@ from quotas.models import (
 )
 from teams.models import Team
 from teams.permissions import visible_teams
-from workloads.models import Workload
+from workloads.models import ResourceFlavor, Workload
+from workloads.nodes.capacity import foreign_units
+from workloads.placement import NodeFacts, matches
 from workloads.states import HOLDS_CLAIM, Desired, Phase
 
 HIT_RATE_DAYS = 30
@@ -76,8 +78,8 @@ class QuotaFigures:
     """A quota and what follows from its cohort, in units of the flavor.
 
     `available` is what one claim may still take, borrowing included; negative after a cut below use. `over_use` is
-    what is used above the ceiling. `pending` is what the team's queue waits for, `claimed` what all teams hold of the
-    flavor.
+    what is used above the ceiling. `pending` is what the team's queue waits for, `held` what is held
+    of the flavor, as `held_of` reads it.
     """
 
     quota: Quota
@@ -88,7 +90,7 @@ class QuotaFigures:
     ceiling: int
     available: int
     over_use: int
-    claimed: int
+    held: Mapping[str, Any]
 
 
 def team_quotas(team: Team) -> list[QuotaFigures]:
@@ -117,17 +119,67 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
                 ceiling=quota.ceiling,
                 available=tree.available(name),
                 over_use=max(0, quota.used - quota.ceiling),
-                claimed=quota.claimed,
+                held=quota.held,
             )
         )
     return figures
 
 
-def claimed_of(flavor: str) -> Coalesce:
-    """Units that all teams hold of the flavor that a row has as `flavor`, by the counters; to be read with the row."""
-    held = Quota.objects.filter(flavor=OuterRef(flavor)).order_by().values("flavor")
-    total = held.annotate(total=Sum(F("used") + F("lent_headroom"))).values("total")
-    return Coalesce(Subquery(total), 0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """Units that ready nodes have of a flavor, and those of them that are free: of all, and of each capacity type, of which
+    `largest_of` are the units of the largest node.
+
+    For lists of flavors; the waiting card computes more exactly, on which node what fits.
+    """
+
+    units: int
+    free: int
+    free_of: Mapping[str, int]
+    largest_of: Mapping[str, int]
+
+
+def held_of(flavor: str, resource: str) -> JSONObject:
+    """What is held of a flavor, read with a row that has it as `flavor` and its resource as `resource`; for `stock_of`.
+
+    Of workloads by the counters of all teams, and of pods that the portal did not make, as they were last observed.
+    """
+    claims = Quota.objects.filter(flavor=OuterRef(flavor)).order_by().values("capacity_type")
+    claims = claims.annotate(total=Sum(F("used") + F("lent_headroom")))
+    return JSONObject(
+        claims=ArraySubquery(claims.values(claim=JSONObject(capacity_type="capacity_type", units="total"))),
+        foreign=foreign_units(resource),
+    )
+
+
+def stock_of(flavor: ResourceFlavor, *, nodes: Sequence[NodeFacts], held: Mapping[str, Any]) -> Stock:
+    """Of the nodes that take pods now; `held` is what `held_of` reads.
+
+    A node may serve several capacity types: of one of them never more is free than of all.
+    """
+    facts = flavor.facts
+    usable = [node for node in nodes if node.ready and not node.unschedulable]
+    kinds_on = {node.name: [kind for kind in facts.capacity if matches(facts, kind, node)] for node in usable}
+    claimed = {claim["capacity_type"]: claim["units"] for claim in held["claims"]}
+
+    def left(there: Sequence[NodeFacts], claims: int) -> int:
+        names = {node.name for node in there}
+        foreign: int = sum(pod["units"] for pod in held["foreign"] if pod["node"] in names)
+        units: int = sum(node.allocatable[facts.resource] for node in there)
+        return max(0, units - claims - foreign)
+
+    serving = {kind: [node for node in usable if kind in kinds_on[node.name]] for kind in facts.capacity}
+    any_kind = [node for node in usable if kinds_on[node.name]]
+    free = left(any_kind, sum(claimed.values()))
+    return Stock(
+        units=sum(node.allocatable[facts.resource] for node in any_kind),
+        free=free,
+        free_of={kind: min(free, left(there, claimed.get(kind, 0))) for kind, there in serving.items()},
+        largest_of={
+            kind: max((node.allocatable[facts.resource] for node in there), default=0)
+            for kind, there in serving.items()
+        },
+    )
 
 
 def _seen_by(team: Team) -> QuerySet[Any]:
@@ -144,13 +196,13 @@ def _seen_by(team: Team) -> QuerySet[Any]:
     units = Subquery(waiting.annotate(units=Sum("units")).values("units"))
 
     def of_mine(value: Any) -> Case:
-        return Case(When(team=team, then=value), default=Value(0))
+        return Case(When(team=team, then=value))
 
     rows = Quota.objects.filter(Q(team=team) | beside).select_related("team", "flavor")
     in_a_cohort = When(Q(team=team) & ~Q(team__cohort_name=""), then=_usages())
     return rows.annotate(
         pending=of_mine(Coalesce(units, 0)),
-        claimed=of_mine(claimed_of("flavor")),
+        held=of_mine(held_of("flavor", "flavor__resource")),
         usages=Case(in_a_cohort),
     )
 

@@ -6,7 +6,6 @@ The serializer of REST alone decides what is right; its errors are brought back 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
@@ -177,12 +176,14 @@ class ContainerForm(forms.Form):
         return not self.initial.get("flavor") and str(self.initial.get("gpus") or "0") == "0"
 
     @property
-    def units(self) -> int:
-        """How many GPUs all pods ask for together, as far as numbers are typed."""
-        counts = (
-            whole(str(self[name].value() or "1")) for name in ("gpus", "replicas") if name in self.fields
-        )
-        return math.prod(count for count in counts if isinstance(count, int) and 0 <= count < GPUS_MAX)
+    def gpus_each(self) -> int:
+        """GPUs of a pod, as far as a number is typed."""
+        return counted_or_one(self["gpus"].value())
+
+    @property
+    def pods(self) -> int:
+        """How many pods it claims GPUs for, as far as a number is typed."""
+        return counted_or_one(self["replicas"].value()) if "replicas" in self.fields else 1
 
     @property
     def code_rows(self) -> list[tuple[str, str]]:
@@ -442,3 +443,9 @@ def _volume(line: str) -> dict[str, Any]:
 
 def _amount(value: Any) -> str:
     return str(value.get("limit", "")) if isinstance(value, Mapping) else str(value or "")
+
+
+def counted_or_one(typed: Any) -> int:
+    """A count as it is typed in a field; 1 for none and for what is no count."""
+    count = whole(str(typed or "1"))
+    return count if isinstance(count, int) and 0 <= count < GPUS_MAX else 1

@@ -179,11 +179,11 @@ class GpuChoice:
 
 
 def gpu_choice(
-    cards: Sequence[FlavorCard], *, capacity: str, units: int, chosen: str, fits: ModelFits | None
+    cards: Sequence[FlavorCard], *, capacity: str, each: int, pods: int, chosen: str, fits: ModelFits | None
 ) -> GpuChoice:
     """What can start now comes first, then by price; what cannot hold the model that was named comes after the others."""
     wanted = {SPOT, ON_DEMAND} if capacity == SPOT_FIRST else {capacity}
-    rows = [_row(card, wanted, units, fits) for card in cards]
+    rows = [_row(card, wanted, (each, pods), fits) for card in cards]
     rows.sort(key=lambda row: _order(row, wanted))
     return GpuChoice(
         rows=[row for row in rows if row.asked],
@@ -193,11 +193,11 @@ def gpu_choice(
     )
 
 
-def _row(card: FlavorCard, wanted: set[str], units: int, fits: ModelFits | None) -> GpuRow:
+def _row(card: FlavorCard, wanted: set[str], asked: tuple[int, int], fits: ModelFits | None) -> GpuRow:
     open_offers = [
         offer for offer in card.offers if offer.nominal is not None and offer.capacity_type in wanted
     ]
-    room = any(min(card.free, offer.left) >= max(1, units) for offer in open_offers)
+    room = any(offer.has_room(*asked) for offer in open_offers)
     fit = (fits.fits or {}).get(card.flavor.name) if fits else None
     return GpuRow(card=card, room=room, asked=card.offered, fit=fit)
 

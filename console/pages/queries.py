@@ -14,8 +14,7 @@ from django.http import HttpRequest
 from cluster import quantities
 from costs.queries import PriceBook, rate_now, spans_by_card
 from foundation.errors import NotFound
-from quotas.models import Quota
-from quotas.queries import claimed_of
+from quotas.queries import QuotaFigures, Stock, held_of, stock_of, team_quotas
 from teams.models import Membership, Team
 from teams.permissions import (
     has_global_role,
@@ -104,18 +103,31 @@ class Offer:
     capacity_type: str
     rate_per_hour: int | None
     nominal: int | None
-    used: int
+    left: int
+    """Of the quota of the team's own."""
+    available: int
+    """What one claim may take now, borrowed from the cohort or of the team's own as far as that is not lent."""
+    free: int
+    """Units that nobody holds."""
+    largest: int
+    """Units of the largest node."""
+
+    def has_room(self, each: int, pods: int) -> bool:
+        """Whether so many pods, of so many units each, could start now as far as lists know: nodes may be too full one by
+        one.
+        """
+        return each <= self.largest and max(1, each * pods) <= min(self.free, self.available)
 
     @property
-    def left(self) -> int:
-        return max(0, (self.nominal or 0) - self.used)
+    def borrowable(self) -> int:
+        return max(0, self.available - self.left)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlavorCard:
     """What can be asked for, and what there is of it.
 
-    `units` counts those of ready nodes, `free` those that no workload has claimed.
+    `units` counts those of ready nodes, `free` those that nobody holds.
     """
 
     flavor: ResourceFlavor
@@ -125,7 +137,7 @@ class FlavorCard:
 
     @property
     def claimed(self) -> int:
-        """Units that are held, as far as nodes show them."""
+        """Units that somebody holds, as far as nodes show them."""
         return self.units - self.free
 
     @property
@@ -146,21 +158,18 @@ def flavor_cards(
     """
     book = spans_by_card() if price_book is None else price_book
     quotas = {
-        (quota.flavor_id, quota.capacity_type): quota
-        for quota in (Quota.objects.filter(team=team) if team else Quota.objects.none())
+        (figures.quota.flavor_id, figures.quota.capacity_type): figures
+        for figures in (team_quotas(team) if team else ())
     }
     there = nodes() if observed is None else observed
     cards = []
-    for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(claimed=claimed_of("pk")):
-        units = ready_units(flavor, there)
-        cards.append(
-            FlavorCard(
-                flavor=flavor,
-                offers=[_offer(flavor, kind, quotas, book, now) for kind in sorted(flavor.capacity)],
-                units=units,
-                free=max(0, units - flavor.claimed),
-            )
-        )
+    for flavor in ResourceFlavor.objects.filter(enabled=True).annotate(held=held_of("pk", "resource")):
+        stock = stock_of(flavor, nodes=there, held=flavor.held)
+        offers = [
+            _offer(quotas.get((flavor.pk, kind)), kind, rate_now(flavor, kind, 1, book, now), stock)
+            for kind in sorted(flavor.capacity)
+        ]
+        cards.append(FlavorCard(flavor=flavor, offers=offers, units=stock.units, free=stock.free))
     return sorted(cards, key=lambda card: (not card.offered, card.flavor.name))
 
 
@@ -172,14 +181,13 @@ def usual_flavor(
     `beside` is the cpu and memory of a pod, where they are known: a flavor goes last if none of its nodes has them.
     """
     wanted = {SPOT, ON_DEMAND} if capacity == SPOT_FIRST else {capacity}
-    units = gpus * pods
     hosts = hosts_of(None, capacity) if beside else []
     ranked = []
     for card in cards if gpus > 0 else ():
         # Several shares or slices in a pod are refused.
         for offer in card.offers if gpus == 1 or card.flavor.sharing == "none" else ():
             if offer.capacity_type in wanted and offer.nominal is not None:
-                full = min(card.free, offer.left) < units
+                full = not offer.has_room(gpus, pods)
                 rate = offer.rate_per_hour
                 facts = card.flavor.facts
                 on = [host for host in hosts if matches(facts, offer.capacity_type, host.node)]
@@ -196,28 +204,13 @@ def _has(host: Host, beside: Mapping[str, str]) -> bool:
     )
 
 
-def ready_units(flavor: ResourceFlavor, observed: Sequence[NodeFacts]) -> int:
-    """What nodes that take pods have of the flavor."""
-    facts = flavor.facts
-    usable = [node for node in observed if node.ready and not node.unschedulable]
-    return sum(
-        node.allocatable[facts.resource]
-        for node in usable
-        if any(matches(facts, capacity_type, node) for capacity_type in facts.capacity)
-    )
-
-
-def _offer(
-    flavor: ResourceFlavor,
-    capacity_type: str,
-    quotas: dict[tuple[int, str], Quota],
-    book: PriceBook,
-    now: datetime,
-) -> Offer:
-    quota = quotas.get((flavor.pk, capacity_type))
+def _offer(figures: QuotaFigures | None, capacity_type: str, rate: int | None, stock: Stock) -> Offer:
     return Offer(
         capacity_type=capacity_type,
-        rate_per_hour=rate_now(flavor, capacity_type, 1, book, now),
-        nominal=quota.nominal if quota else None,
-        used=quota.used if quota else 0,
+        rate_per_hour=rate,
+        free=stock.free_of[capacity_type],
+        nominal=figures.quota.nominal if figures else None,
+        left=max(0, figures.quota.nominal - figures.quota.used) if figures else 0,
+        available=max(0, figures.available) if figures else 0,
+        largest=stock.largest_of[capacity_type],
     )

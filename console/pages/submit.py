@@ -172,7 +172,12 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
             form=True,
             quota=quota,
             traits=traits_for(card, form.body),
-            model_bytes=model_bytes(str(form["fits"].value() or ""), trains=self._trains, cards=form.units),
+            model_bytes=model_bytes(
+                str(form["fits"].value() or ""),
+                trains=self._trains,
+                # Replicas of an endpoint each hold the whole model.
+                cards=form.gpus_each * (form.pods if self._trains else 1),
+            ),
         )
         return look_at(card, page=page, submitted=False)
 
@@ -225,7 +230,8 @@ class SubmitPage(OfOneKind, LoginRequiredMixin, View):
         choice = gpu_choice(
             flavor_cards(team=team, now=now) if cards is None else cards,
             capacity=str(form["capacity"].value() or ON_DEMAND),
-            units=form.units,
+            each=form.gpus_each,
+            pods=form.pods,
             chosen=chosen,
             fits=fits,
         )

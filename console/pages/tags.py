@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -15,7 +15,7 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.pages.words import PHASES
-from console.pages.zones import as_read, exactly
+from console.pages.zones import as_read, exactly, last_day_words
 from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
@@ -135,11 +135,8 @@ def at_with_zone(moment: datetime) -> SafeString:
 
 @register.filter
 def last_day(until: datetime) -> SafeString:
-    """The last day of what ends by then: midnight is the end of the day before; any other time is said too. In UTC."""
-    ends_with_day = until.time() == time()
-    return _time(
-        until, f"{until - timedelta(days=1):%Y-%m-%d}" if ends_with_day else f"{until:%Y-%m-%d %H:%M}"
-    )
+    """As `last_day_words`, in its element."""
+    return _time(until, last_day_words(until))
 
 
 @register.filter(name="clock")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 _reader: ContextVar[tzinfo] = ContextVar("reader", default=UTC)
@@ -34,3 +34,9 @@ def as_read(moment: datetime) -> datetime:
 def exactly(moment: datetime) -> str:
     """`2026-03-01 12:00:00 CET`: to the second and with its zone, as the title of every shorter one."""
     return f"{as_read(moment):%Y-%m-%d %H:%M:%S %Z}"
+
+
+def last_day_words(until: datetime) -> str:
+    """The last day of what ends by then: midnight is the end of the day before; any other time is said too. In UTC."""
+    ends_with_day = until.time() == time()
+    return f"{until - timedelta(days=1):%Y-%m-%d}" if ends_with_day else f"{until:%Y-%m-%d %H:%M}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -14,11 +13,11 @@ from typing_extensions import override
 from console.pages.command_line import write_arguments
 from console.pages.forms import (
     CAPACITIES,
-    GPUS_MAX,
     SPOT_FIRST_CHOICE,
     ArgumentsField,
     ContainerForm,
     arguments_of,
+    counted_or_one,
     initial_of,
     lines,
     split_lines,
@@ -198,11 +197,9 @@ class EndpointForm(FurtherForm):
 
     @property
     @override
-    def units(self) -> int:
+    def pods(self) -> int:
         """It claims as many replicas as it may come to have."""
-        pods = self["max_replicas"].value() or self["replicas"].value() or "1"
-        counts = [whole(str(count)) for count in (self["gpus"].value() or "1", pods)]
-        return math.prod(count for count in counts if isinstance(count, int) and 0 <= count < GPUS_MAX)
+        return counted_or_one(self["max_replicas"].value() or self["replicas"].value())
 
     @property
     def preset(self) -> ServerPreset:

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from console.pages.detail import see_other
 from console.pages.lists import PageOfRows
+from console.pages.zones import last_day_words
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.http.query import refuse
@@ -20,7 +21,7 @@ from quotas.requests import approve_request, deny_request, preview_request
 from teams.actors import actor_of
 
 _DONE: Final = {
-    "approve": "{units} more {flavor} for {team}, until they return by themselves.",
+    "approve": "{units} more {flavor} for {team}. They return by themselves after {day}.",
     "deny": "The request of {team} was denied.",
 }
 
@@ -73,9 +74,14 @@ class RequestPage(ManagersOnly):
             decide(request=asked, comment=comment, actor=actor_of(request), now=clock.now())
         except (Invalid, Conflict) as error:
             return self._page(request, _find(public_id), status=409, message=error.message, comment=comment)
-        messages.success(
-            request, _DONE[answer].format(units=asked.units, flavor=asked.flavor.name, team=asked.team.name)
+        day = last_day_words(asked.until)
+        done = _DONE[answer].format(
+            units=asked.units, flavor=asked.flavor.name, team=asked.team.name, day=day
         )
+        messages.success(request, done)
+        if asked.requested_by_id == request.user.pk:
+            # Who gave it without being asked came from the team's page, and has no list to go through.
+            return see_other(reverse("portal:team-quota", args=[asked.team.slug]))
         return see_other(reverse("portal:quota-requests"))
 
     def _page(

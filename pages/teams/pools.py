@@ -7,12 +7,11 @@ from datetime import datetime
 
 from django.http import HttpRequest
 
-from console.pages.queries import ready_units
 from costs.queries import PriceBook, rate_now
 from foundation.errors import NotFound
 from pages.quotas.bars import Bar, QuotaFacts
 from quotas.models import TeamPolicy
-from quotas.queries import QuotaFigures, team_quotas
+from quotas.queries import QuotaFigures, stock_of, team_quotas
 from teams.models import Membership, Team
 from teams.permissions import has_global_role, membership_role, role_with, visible_teams
 from workloads.nodes.capacity import nodes
@@ -63,7 +62,7 @@ def team_seen(request: HttpRequest, slug: str, *beside: str) -> TeamSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLine:
-    """One quota as its team sees it. `offered` is what may be asked for now; `free` units are held by no workload."""
+    """One quota as its team sees it. `offered` is what may be asked for now; `free` units are held by nobody."""
 
     figures: QuotaFigures
     bar: Bar
@@ -82,14 +81,14 @@ def pool_lines(team: Team, *, price_book: PriceBook, now: datetime) -> list[Pool
     lines = []
     for figures in team_quotas(team):
         flavor, kind = figures.quota.flavor, figures.quota.capacity_type
-        free = max(0, ready_units(flavor, observed) - figures.claimed)
+        stock = stock_of(flavor, nodes=observed, held=figures.held)
         lines.append(
             PoolLine(
                 figures=figures,
                 bar=_bar(figures),
                 offered=flavor.enabled and kind in flavor.capacity,
                 rate_per_hour=rate_now(flavor, kind, 1, price_book, now),
-                free=free if flavor.enabled else None,
+                free=stock.free_of.get(kind, 0) if flavor.enabled else None,
             )
         )
     return lines

@@ -130,6 +130,17 @@
     }
   });
 
+  // Whoever is asked whether that is meant answers where the focus is, and comes back to the button that asked: the browser
+  // remembers the button itself, which its part of the page has replaced meanwhile.
+  document.addEventListener("toggle", (event) => {
+    const asks = event.target;
+    if (!asks.matches?.("[popover][role=dialog]")) return;
+    if (event.newState === "open") asks.querySelector("input:not([type=hidden]), button")?.focus();
+    else if (document.activeElement === document.body || asks.contains(document.activeElement)) {
+      document.querySelector(`[popovertarget="${asks.id}"]`)?.focus();
+    }
+  }, true);
+
   // A cell of the quota grid shows that it differs from what stands; the server says the same on the next page.
   const mark = (input) => input.classList.toggle("changed", input.value.trim() !== input.dataset.was);
   document.addEventListener("input", (event) => event.target.matches?.("input[data-was]") && mark(event.target));

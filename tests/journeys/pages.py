@@ -289,6 +289,8 @@ class WorkloadScreen(Screen):
         head = self.page.locator(".page-head")
         self.hand.press(head.get_by_role("button", name=name, exact=True))
         dialog = self.page.get_by_role("dialog").filter(visible=True)
+        if self.visit.live:
+            expect(dialog.locator(":focus")).to_be_visible()
         self.hand.press(dialog.get_by_role("button", name=name, exact=True))
         return self.is_told(done)
 

@@ -78,9 +78,8 @@ def test_a_manager_gives_a_team_more_for_a_week_which_nobody_asked_for(portal: R
     team = TeamQuotaPage.from_grid(manager, "Vision")
     request = team.give("a100-40gb (on-demand)", units="2", until=until, reason="The demo")
     request.says("when it returns by itself").says_of_its_quota("2 → 4").approve_it("For the demo.")
-    request.is_told("2 more a100-40gb for Vision")
-    manager.open_from_menu("Quotas")
-    TeamQuotaPage.from_grid(manager, "Vision").shows_request("The demo", state="Approved")
+    request.is_told(f"They return by themselves after {until.isoformat()}.")
+    TeamQuotaPage.opened(manager.visit, "Vision").shows_request("The demo", state="Approved")
 
 
 def test_a_lead_looks_after_members_secrets_and_volumes(portal: RunningPortal, visits: Visits):

@@ -116,3 +116,23 @@ def test_keys_work_beside_parts_that_come_anew_and_after_the_way_back(live_serve
         page.keyboard.press("?")
         expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
         assert complaints == []
+
+
+def test_what_asks_whether_that_is_meant_has_the_focus_and_gives_it_back(live_server, world, made):
+    session, run = session_of(world.ana), made["bert-large"]
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto(run.page_url)
+        cancel = page.locator("#do-cancel")
+        cancel.press("Enter")
+        asks = page.get_by_role("dialog", name="Cancel bert-large?")
+        expect(asks.get_by_role("button", name="Keep as it is")).to_be_focused()
+        asked_by = cancel.element_handle()
+        page.evaluate("htmx.trigger('#live', 'live:poll')")
+        asked_by.wait_for_element_state("hidden")
+        page.keyboard.press("Tab")
+        expect(asks.get_by_role("button", name="Cancel", exact=True)).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(asks).to_be_hidden()
+        expect(cancel).to_be_focused()
+        assert complaints == []

@@ -14,12 +14,13 @@ from math import lcm
 from typing import Any
 
 from django.contrib.postgres.aggregates import JSONBAgg
+from django.contrib.postgres.expressions import ArraySubquery
 from django.db import connection
-from django.db.models import Count, Max, Min, Q, Subquery
-from django.db.models.functions import JSONObject
+from django.db.models import Count, Func, IntegerField, Max, Min, OuterRef, Q, Subquery, TextField
+from django.db.models.functions import Cast, JSONObject
 
 from cluster.names import DEFAULT_CLUSTER
-from workloads.models import ClaimRecord, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
+from workloads.models import ClaimRecord, ForeignPod, NodePoolRecord, NodeRecord, ResourceFlavor, WatchCursor
 from workloads.nodes.supply import COUNT_LABEL
 from workloads.placement import (
     PRODUCT_LABEL,
@@ -156,6 +157,15 @@ def nodes_beside(other: Subquery, *, cluster: str = DEFAULT_CLUSTER) -> tuple[li
     both = JSONObject(nodes=_as_one(), other=other)
     document = NodeRecord.objects.of(cluster).filter(gone_at__isnull=True).aggregate(both=both)["both"]
     return [NodeFacts(**node) for node in document["nodes"]], document["other"]
+
+
+def foreign_units(resource: str, *, cluster: str = DEFAULT_CLUSTER) -> ArraySubquery:
+    """Objects with a `node` and the `units` that a pod of others holds there of what a row names as `resource`; to be read
+    with the row.
+    """
+    held = Func("requests", OuterRef(resource), function="jsonb_extract_path_text", output_field=TextField())
+    pods = ForeignPod.objects.of(cluster).exclude(requests={}).annotate(units=Cast(held, IntegerField()))
+    return ArraySubquery(pods.filter(units__gt=0).values(pod=JSONObject(node="node_name", units="units")))
 
 
 def _as_one() -> JSONBAgg:
