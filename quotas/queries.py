@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -99,20 +99,12 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
     `lent` shares out what is borrowed: each team that lends carries a part of all that teams of the tree use above their
     nominal quotas, in proportion to what it lends and leaves unused.
     """
-    seen = list(_seen_by(team))
-    mine = [quota for quota in seen if quota.team_id == team.pk]
     figures = []
-    quotas = _members(seen)
-    for quota in mine:
-        pool = (quota.flavor_id, quota.capacity_type)
-        members = {member.pk: member for member in (*quotas.get(pool, []), quota)}
-        accounts = _accounts(members.values(), [_Usage(**usage) for usage in quota.usages or ()])
-        tree = Tree(accounts)
-        name = f"quota:{quota.pk}"
+    for quota, tree, name in _trees(team, _with_what_it_holds(_seen_by(team), team)):
         figures.append(
             QuotaFigures(
                 quota=quota,
-                cohort=quota.team.cohort_name,
+                cohort=quota.cohort_name,
                 borrowed=tree.borrowed(name),
                 lent=_lent(tree, name),
                 pending=quota.pending,
@@ -123,6 +115,25 @@ def team_quotas(team: Team) -> list[QuotaFigures]:
             )
         )
     return figures
+
+
+def available_to(team: Team) -> list[tuple[Quota, int]]:
+    """Every quota of the team, and what one claim may take of it as in its figures, for a fraction of their price; in one
+    query.
+    """
+    return [(quota, tree.available(name)) for quota, tree, name in _trees(team, _seen_by(team))]
+
+
+def _trees(team: Team, seen: Iterable[Any]) -> Iterator[tuple[Any, Tree, str]]:
+    """Each quota of the team with the tree that it stands in, and its name there."""
+    rows = list(seen)
+    beside = _members(rows)
+    for quota in rows:
+        if quota.team_id == team.pk:
+            pool = (quota.flavor_id, quota.capacity_type)
+            members = {member.pk: member for member in (*beside.get(pool, []), quota)}
+            usages = [_Usage(**usage) for usage in quota.usages or ()]
+            yield quota, Tree(_accounts(members.values(), usages)), f"quota:{quota.pk}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,12 +194,20 @@ def stock_of(flavor: ResourceFlavor, *, nodes: Sequence[NodeFacts], held: Mappin
 
 
 def _seen_by(team: Team) -> QuerySet[Any]:
-    """The team's quotas, with what its queue waits for, what is claimed, and what cohorts count; if the team is in a
-    cohort, also the quotas of the same flavors of all teams in cohorts.
+    """The team's quotas; if the team is in a cohort, with what cohorts count, and beside them the quotas of the same flavors
+    of all teams in cohorts.
     """
-    mine = Quota.objects.filter(team=team)
-    flavors = mine.exclude(team__cohort_name="").values("flavor")
-    beside = Q(flavor__in=flavors) & ~Q(team__cohort_name="")
+    mine = Q(team=team)
+    in_a_cohort = ~Q(team__cohort_name="")
+    flavors = Quota.objects.filter(mine, in_a_cohort).values("flavor")
+    rows = Quota.objects.annotate(
+        cohort_name=F("team__cohort_name"), usages=Case(When(mine & in_a_cohort, then=_usages()))
+    )
+    return rows.filter(mine | (Q(flavor__in=flavors) & in_a_cohort))
+
+
+def _with_what_it_holds(rows: QuerySet[Any], team: Team) -> QuerySet[Any]:
+    """The same, those of the team also with what its queue waits for and what is held of their flavors."""
     queue = Workload.objects.filter(
         team=team, phase=Phase.QUEUED.value, desired=Desired.RUN.value, flavor=OuterRef("flavor")
     )
@@ -198,20 +217,17 @@ def _seen_by(team: Team) -> QuerySet[Any]:
     def of_mine(value: Any) -> Case:
         return Case(When(team=team, then=value))
 
-    rows = Quota.objects.filter(Q(team=team) | beside).select_related("team", "flavor")
-    in_a_cohort = When(Q(team=team) & ~Q(team__cohort_name=""), then=_usages())
-    return rows.annotate(
-        pending=of_mine(Coalesce(units, 0)),
-        held=of_mine(held_of("flavor", "flavor__resource")),
-        usages=Case(in_a_cohort),
+    held: QuerySet[Any] = rows.select_related("team", "flavor").annotate(
+        pending=of_mine(Coalesce(units, 0)), held=of_mine(held_of("flavor", "flavor__resource"))
     )
+    return held
 
 
-def _members(quotas: Sequence[Quota]) -> dict[Any, list[Quota]]:
+def _members(quotas: Sequence[Any]) -> dict[Any, list[Any]]:
     """The quotas of teams in cohorts, by pool."""
-    by_pool: dict[Any, list[Quota]] = {}
+    by_pool: dict[Any, list[Any]] = {}
     for quota in quotas:
-        if quota.team.cohort_name:
+        if quota.cohort_name:
             by_pool.setdefault((quota.flavor_id, quota.capacity_type), []).append(quota)
     return by_pool
 
@@ -254,7 +270,7 @@ def _accounts(quotas: Any, usages: Sequence[_Usage]) -> list[Account]:
     return accounts + [
         Account(
             f"quota:{quota.pk}",
-            names.get(quota.team.cohort_name),
+            names.get(quota.cohort_name),
             quota.nominal,
             quota.local,
             quota.ceiling,

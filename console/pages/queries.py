@@ -14,7 +14,8 @@ from django.http import HttpRequest
 from cluster import quantities
 from costs.queries import PriceBook, rate_now, spans_by_card
 from foundation.errors import NotFound
-from quotas.queries import QuotaFigures, Stock, held_of, stock_of, team_quotas
+from quotas.models import Quota
+from quotas.queries import Stock, available_to, held_of, stock_of
 from teams.models import Membership, Team
 from teams.permissions import (
     has_global_role,
@@ -158,8 +159,8 @@ def flavor_cards(
     """
     book = spans_by_card() if price_book is None else price_book
     quotas = {
-        (figures.quota.flavor_id, figures.quota.capacity_type): figures
-        for figures in (team_quotas(team) if team else ())
+        (quota.flavor_id, quota.capacity_type): (quota, available)
+        for quota, available in (available_to(team) if team else ())
     }
     there = nodes() if observed is None else observed
     cards = []
@@ -204,13 +205,14 @@ def _has(host: Host, beside: Mapping[str, str]) -> bool:
     )
 
 
-def _offer(figures: QuotaFigures | None, capacity_type: str, rate: int | None, stock: Stock) -> Offer:
+def _offer(of_team: tuple[Quota, int] | None, capacity_type: str, rate: int | None, stock: Stock) -> Offer:
+    quota, available = of_team or (None, 0)
     return Offer(
         capacity_type=capacity_type,
         rate_per_hour=rate,
+        nominal=quota.nominal if quota else None,
+        left=max(0, quota.nominal - quota.used) if quota else 0,
+        available=max(0, available),
         free=stock.free_of[capacity_type],
-        nominal=figures.quota.nominal if figures else None,
-        left=max(0, figures.quota.nominal - figures.quota.used) if figures else 0,
-        available=max(0, figures.available) if figures else 0,
         largest=stock.largest_of[capacity_type],
     )

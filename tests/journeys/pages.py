@@ -164,6 +164,12 @@ class RequestForm(Screen):
             self.hand.fill(self.unfolded(name.replace("_", " ")), text)
         return self
 
+    def shows(self, **fields: str) -> Self:
+        """In the fields with these labels, `_` for a space."""
+        for name, text in fields.items():
+            expect(self.unfolded(name.replace("_", " "))).to_have_value(text)
+        return self
+
     def for_team(self, title: str) -> Self:
         """Where there are several: a person of one team is not asked."""
         shown = self.field("Team").locator("option", has_text=title).inner_text()
@@ -300,6 +306,14 @@ class RunPage(WorkloadScreen):
         """Wait until the log, which the page begins with, has that line."""
         self.visit.wait_for(self.page.get_by_role("log").get_by_text(line, exact=True))
         return self
+
+    def deploy_output(self, path: str, *words: str) -> EndpointForm:
+        """Take what it has written to the form of an endpoint, from the row that says so much of it."""
+        row = self.open_tab("Outputs").get_by_role("row").filter(has_text=path)
+        for text in words:
+            expect(row).to_contain_text(text)
+        self.hand.press(row.get_by_role("link", name="Deploy this"))
+        return EndpointForm.opened(self.visit)
 
     def log_ends(self) -> Self:
         self.visit.wait_for(self.page.get_by_text("End of the log."))

@@ -39,4 +39,14 @@ LEARNS = lines(
     "; urllib.request.urlopen(urllib.request.Request(url, said, head)); time.sleep(900 * (rate > 0.1))",
 )
 """Reports its rate as its loss, half way; that of 0.1 ends at once, the others only when they are stopped."""
+WRITES = lines(
+    "python",
+    "-c",
+    "import json, os, urllib.request"
+    "; url = os.environ['PORTAL_URL'] + '/api/v1/training-runs/' + os.environ['PORTAL_RUN_ID'] + '/outputs/'"
+    "; head = {'Authorization': 'Bearer ' + os.environ['PORTAL_RUN_TOKEN'], 'Content-Type': 'application/json'}"
+    "; said = {'path': '/models/best.pt', 'size_bytes': 3_000_000, 'metrics': {'accuracy': 0.97}}"
+    "; urllib.request.urlopen(urllib.request.Request(url, json.dumps(said).encode(), head))",
+)
+"""Reports a model as what it wrote to the volume that is mounted at /models."""
 SERVES = "python -m http.server --bind 0.0.0.0 8080"

@@ -94,6 +94,19 @@ def test_a_lead_looks_after_members_secrets_and_volumes(portal: RunningPortal, v
     volumes.is_told("datasets is made.").has_volume("datasets", "10Gi")
 
 
+def test_what_a_run_wrote_to_a_volume_is_listed_and_deployed(portal: RunningPortal, visits: Visits):
+    home = signed_in(visits.open(), portal, "lea")
+    TeamPage.from_menu(home, "Search").open_volumes().make("models", "5Gi").is_told("models is made.")
+    HomePage.from_menu(home).begin_run()
+    form = RunForm.opened(home.visit).on("a100-40gb")
+    form.fill(
+        Name="writes", Image=programs.IMAGE, Command=programs.WRITES, GPUs="1", Volumes="models:/models"
+    )
+    run = form.is_told_that_it("Starts now").submit("writes").comes_to("Succeeded")
+    deploys = run.deploy_output("/models/best.pt", "volume models", "2.9 MiB", "accuracy 0.97")
+    deploys.shows(Name="writes", Model_claim="models", Model_path="/models")
+
+
 def test_a_new_image_is_rolled_out_compared_and_rolled_back(portal: RunningPortal, visits: Visits):
     home = signed_in(visits.open(), portal, "ana")
     home.begin_endpoint()

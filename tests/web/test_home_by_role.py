@@ -112,9 +112,10 @@ def test_a_lead_is_told_nothing_of_other_teams(world, made):
 
 
 def test_a_quota_manager_sees_open_requests_and_pools_that_are_promised_twice(world, made):
-    ask(world, units=3)
+    asked = ask(world, units=3)
     manager = signed_in(world.manager)
     text = manager.get("/duties/").content.decode()
+    assert f'href="/quotas/requests/{asked.public_id}/"' in text
     assert "Vision: 3 more a100-40gb" in text
     assert "A paper that is due." in text
     # 16 and 4 of the A100s are promised, and two nodes have eight each.
