@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from budgets.standings import budget_of
+from cluster import quantities
 from costs.queries import PriceBook, exact_rate_now, spans_by_card
 from foundation.models import PlatformSettings
+from foundation.number_words import cores_words
 from policy.pool_snapshot import TeamFacts
 from teams.models import Team
 from workloads.models import ResourceFlavor
@@ -127,5 +129,6 @@ def _filled_in(spec: ContainerSpec, sized: ContainerSpec) -> Iterator[Hint]:
         return
     why = _basis(spec, sized)
     for name in sorted(spec.left_out):
-        amount = getattr(sized, name).limit
+        limit = getattr(sized, name).limit
+        amount = cores_words(int(quantities.parse(limit) * 1000)) if name == "cpu" else limit
         yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

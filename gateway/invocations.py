@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ from typing import Final
 from urllib.parse import quote
 from uuid import UUID
 
+from django.db import DatabaseError
+
 from cluster.client import get_client
 from cluster.errors import ProxyFailed
 from cluster.proxy import Invocation, ProxyLimits, invoke
@@ -19,11 +22,15 @@ from controller.routes import Route, route_of
 from controller.services import call_for
 from foundation import clock
 from foundation.errors import FieldProblem, Malformed, NotFound, PortalError, TooLarge, Unavailable
+from gateway import latency
 from gateway.errors import BadGateway, EndpointNotLive, GatewayTimeout
+from gateway.services import Bucket, Tally, add_request_counts
 from teams.models import User
 from teams.permissions import visible_teams
 from workloads.models import Workload
 from workloads.states import Phase
+
+log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 2**20
 RESPONSE_BYTES_MAX: Final = 4 * 2**20
@@ -63,7 +70,7 @@ class Call:
 
 
 def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
-    """The endpoint's answer to one request.
+    """The endpoint's answer to one request, which counts like one through the gateway.
 
     Raises NotFound for a stranger, EndpointNotLive (with the code WAKING for one at zero replicas, which is called),
     Unavailable (with the code BUSY) where as many of this process wait for endpoints as may,
@@ -91,11 +98,26 @@ def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
                 limits=limits,
             )
         except ProxyFailed as error:
+            _count(route, status=error.status, seconds=None)
             raise _error_of(error, route) from error
+    _count(route, status=answer.status, seconds=answer.duration_seconds)
     if answer.truncated:
         message = f"The answer is larger than {RESPONSE_BYTES_MAX} bytes; the gateway passes up to 256 MiB."
         raise BadGateway(message, code="response_too_large")
     return answer
+
+
+def _count(route: Route, *, status: int, seconds: float | None) -> None:
+    """Adds it to what Analytics show; `seconds` of one that the endpoint answered. Never raises: it must cost no answer."""
+    tally = Tally(count=1, milliseconds=round((seconds or 0.0) * 1000))
+    if seconds is not None:
+        latency.add(tally.latency, seconds)
+    minute = clock.now().replace(second=0, microsecond=0)
+    bucket = Bucket(route.public_id, route.revision, minute, min(max(status // 100, 1), 5))
+    try:
+        add_request_counts(tallies={bucket: tally})
+    except DatabaseError:
+        log.warning("try.uncounted", exc_info=True)
 
 
 @contextmanager

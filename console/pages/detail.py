@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, cast
+from typing import Any, ClassVar, Final, Generic, cast
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -408,6 +408,10 @@ class CommandPage(WorkloadPage):
         """Do it; the workload to go to afterwards."""
         type(self).command(workload=workload, actor=actor, now=now)
         return workload
+
+
+PAGE_TOP: Final = "#top"
+"""Of an address that is gone on to: else the browser keeps the fragment that the form's page had."""
 
 
 def see_other(url: str) -> HttpResponseRedirect:

@@ -145,8 +145,7 @@ def decide(snapshot: WorkloadSnapshot, observed: Observation | None, now: dateti
         return _stopping(snapshot, observed, now)
     if snapshot.desired is not Desired.RUN:
         target = Phase.SUSPENDED if snapshot.desired is Desired.SUSPEND else Phase.CANCELLED
-        word = "suspend" if target is Phase.SUSPENDED else "cancel"
-        message = snapshot.wish.message or f"Asked to {word} this {snapshot.noun}."
+        message = snapshot.wish.message or f"This {snapshot.noun} was asked to stop."
         return stop(snapshot.wish.reason, message, to=target)
     if not observed.final and (leaving := _leaving(snapshot, now)) is not None:
         return leaving

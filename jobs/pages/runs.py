@@ -279,7 +279,7 @@ class RunDetailPage(OfRuns, WorkloadDetailPage[TrainingRun]):
                 label="Suspend",
                 icon="pause",
                 url=self.url("run-suspend", workload),
-                effect=f"Stops its pod after the grace period{held}. It keeps its place in the list and can be resumed; "
+                effect=f"Stops its pod after the grace period{held}. It stays in the list of runs and can be resumed; "
                 "work since the last checkpoint is lost.",
                 refused=suspend_refusal(workload),
             ),

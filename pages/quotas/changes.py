@@ -95,6 +95,7 @@ class ChangeSetPage(ManagersOnly):
         context = {
             "change_set": change_set,
             "undone_by": getattr(change_set, "undone_by", None),
+            "asked": getattr(change_set, "request", None),
             "changes": [Changed(change, differences_of(change)) for change in changes],
             **extra,
         }
@@ -103,7 +104,9 @@ class ChangeSetPage(ManagersOnly):
 
 def _find(public_id: UUID) -> QuotaChangeSet:
     change_set = (
-        QuotaChangeSet.objects.select_related("undoes", "undone_by").filter(public_id=public_id).first()
+        QuotaChangeSet.objects.select_related("undoes", "undone_by", "request")
+        .filter(public_id=public_id)
+        .first()
     )
     if change_set is None:
         raise NotFound("There is no such change set.")

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from console.pages.detail import see_other
+from console.pages.detail import PAGE_TOP, see_other
 from console.pages.lists import PageOfRows
 from console.pages.zones import last_day_words
 from foundation import clock
@@ -81,8 +81,8 @@ class RequestPage(ManagersOnly):
         messages.success(request, done)
         if asked.requested_by_id == request.user.pk:
             # Who gave it without being asked came from the team's page, and has no list to go through.
-            return see_other(reverse("portal:team-quota", args=[asked.team.slug]))
-        return see_other(reverse("portal:quota-requests"))
+            return see_other(reverse("portal:team-quota", args=[asked.team.slug]) + PAGE_TOP)
+        return see_other(reverse("portal:quota-requests") + PAGE_TOP)
 
     def _page(
         self,

@@ -15,7 +15,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views import View
 
-from console.pages.detail import see_other
+from console.pages.detail import PAGE_TOP, see_other
 from costs.queries import spans_by_card
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
@@ -101,7 +101,7 @@ class TeamQuotaPage(LoginRequiredMixin, View):
             return self._page(request, seen, typed=typed, errors=errors, status=422)
         if seen.may_set_quota:
             messages.success(request, "This is what it would do. It is given once you approve it.")
-            return see_other(reverse("portal:quota-request", args=[made.public_id]))
+            return see_other(reverse("portal:quota-request", args=[made.public_id]) + PAGE_TOP)
         messages.success(request, "Asked. A quota manager decides; the list shows what became of it.")
         return see_other(reverse("portal:team-quota", args=[team.slug]) + "#requests-title")
 

@@ -22,6 +22,7 @@ from django.test import Client
 from foundation import clock
 from foundation.errors import PortalError
 from gateway.invocations import PLACES, PLACES_OF_TEAM, Call, harmless_headers, try_endpoint
+from gateway.models import RequestCount
 from portal.settings.http_limits import HttpLimits
 from teams.models import ApiToken, Membership
 from telemetry.served_metrics import ENDPOINT_LABEL, REQUESTS_HELD, REQUESTS_TOTAL
@@ -289,6 +290,17 @@ def test_fetch_of_a_page_keeps_method_and_body_across_the_origins(bench, upstrea
 def tried(bench, endpoint=None, **values):
     call = Call(method="POST", path="/", query="", headers=(), body=b"", **values)
     return try_endpoint(user=bench.user, public_id=(endpoint or bench.endpoint).public_id, call=call)
+
+
+def test_a_try_counts_like_a_request_through_the_gateway(bench, upstream):
+    tried(bench)
+    upstream.script = lambda exchange: exchange.reply(500, {"own": "error"})
+    tried(bench)
+    no_endpoints = status(503, "ServiceUnavailable", "no endpoints available")
+    upstream.script = lambda exchange: exchange.reply(503, no_endpoints)
+    assert code_of(bench) == "no_endpoints", "nobody was asked, so there is no duration"
+    rows = RequestCount.objects.filter(endpoint=bench.endpoint).order_by("status_class")
+    assert [(row.status_class, row.count, sum(row.latency)) for row in rows] == [(2, 1, 1), (5, 2, 1)]
 
 
 def code_of(bench, endpoint=None) -> str:

@@ -294,6 +294,10 @@ class WorkloadScreen(Screen):
         """Press one of the buttons beside the title, and say yes."""
         head = self.page.locator(".page-head")
         self.hand.press(head.get_by_role("button", name=name, exact=True))
+        return self.confirm(name, done)
+
+    def confirm(self, name: str, done: str) -> Self:
+        """Say yes to what the page asks."""
         dialog = self.page.get_by_role("dialog").filter(visible=True)
         if self.visit.live:
             expect(dialog.locator(":focus")).to_be_visible()

@@ -45,8 +45,8 @@ WRITES = lines(
     "import json, os, urllib.request"
     "; url = os.environ['PORTAL_URL'] + '/api/v1/training-runs/' + os.environ['PORTAL_RUN_ID'] + '/outputs/'"
     "; head = {'Authorization': 'Bearer ' + os.environ['PORTAL_RUN_TOKEN'], 'Content-Type': 'application/json'}"
-    "; said = {'path': '/models/best.pt', 'size_bytes': 3_000_000, 'metrics': {'accuracy': 0.97}}"
+    "; said = {'path': '/'.join(['', 'models', 'best.pt']), 'size_bytes': 3_000_000, 'metrics': {'accuracy': 0.97}}"
     "; urllib.request.urlopen(urllib.request.Request(url, json.dumps(said).encode(), head))",
 )
-"""Reports a model as what it wrote to the volume that is mounted at /models."""
+"""Reports a model as what it wrote to the volume that is mounted at /models, which devcluster would replace if it stood here."""
 SERVES = "python -m http.server --bind 0.0.0.0 8080"
