@@ -633,13 +633,18 @@ def test_a_manager_gives_a_team_more_for_a_time(full, manager):
     typed = {"pool": "a100-40gb~on-demand", "units": "2", "until": until, "reason": "A paper."}
     answer = manager.post(path, typed, follow=True)
     (asked,) = QuotaRequest.objects.filter(team=full.robotics)
-    assert answer.redirect_chain == [(f"/quotas/requests/{asked.public_id}/", 303)]
+    assert answer.redirect_chain == [(f"/quotas/requests/{asked.public_id}/#top", 303)]
     said = text_of(answer)
     assert "What it would do" in said
     assert "when it returns by itself" in said
     assert Quota.objects.get(team=full.robotics).nominal == 1
-    manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve"})
+    given = manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve"})
+    assert given["Location"] == f"{path}#top", "the page of the team, not the fragment of the form"
     assert Quota.objects.get(team=full.robotics).nominal == 3
+    asked.refresh_from_db()
+    change_set = text_of(manager.get(f"/quotas/changes/{asked.change_set.public_id}/"))
+    assert f"{until}</time></a>" in change_set
+    assert "then it returns by itself" in change_set
     return_due(now=asked.until)
     assert Quota.objects.get(team=full.robotics).nominal == 1
     assert manager.post(path, {**typed, "until": "x"}).status_code == 422
