@@ -287,9 +287,9 @@ def _outcome(outcome: Outcome, start: str, *, asks: bool) -> str:
 def _action(change: Mapping[str, Any], page: Page, names: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
     """What can be pressed for it on this page: nothing, where the form has no field for it."""
     if SUSPEND in change:
-        # The page of that run asks whether that is meant, and says what it costs.
+        # The page of that run has the button, and says what it costs.
         url = _named(str(change[SUSPEND]), names, otherwise="")[1]
-        return {"label": "Suspend it…", "url": f"{url}#do-suspend" if url else ""}
+        return {"label": "Open it", "url": url}
     if "ask_for_quota" in change:
         pool = f"{page.current.get('flavor')}~{page.current.get('capacity')}"
         query = urlencode({"pool": pool, "units": change["ask_for_quota"]})

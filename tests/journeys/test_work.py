@@ -39,7 +39,7 @@ def test_a_run_that_waits_says_why_and_starts_by_each_lever(portal: RunningPorta
     form = fill_in(HomePage.from_menu(form), "urgent", team="Speech", command=programs.ENDS, gpus=2)
     waits = form.is_told_that_it("Will wait").submit("urgent").comes_to("Queued")
     waits.why_it_waits("uses 2 of its 3").take_lever("Suspend long, your own run")
-    long = RunPage(home.visit, "long").confirm("Suspend", "long is being suspended.").comes_to("Suspended")
+    long = RunPage(home.visit, "long").act("Suspend", "long is being suspended.").comes_to("Suspended")
     RunsPage.from_menu(long).open("urgent").comes_to("Succeeded")
     home = HomePage.from_menu(form)
     home.open_run("long")

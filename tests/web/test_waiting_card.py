@@ -252,7 +252,7 @@ def test_an_own_run_that_could_make_room_is_named_with_what_it_loses(page):
     assert found.words == "Suspend pretrain, your own run"
     assert found.outcome == "starts within 30s"
     assert found.losses == ("it loses 10m of work and waits until you resume it",)
-    assert (found.url, found.fields, found.post) == ("/runs/7f0f976b/#do-suspend", "", "")
+    assert (found.url, found.fields, found.post) == ("/runs/7f0f976b/", "", "")
 
 
 def test_what_the_form_has_no_field_for_is_said_and_cannot_be_pressed():
