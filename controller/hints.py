@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from budgets.standings import budget_of
-from cluster import quantities
 from costs.queries import PriceBook, exact_rate_now, spans_by_card
 from foundation.models import PlatformSettings
-from foundation.number_words import cores_words
 from policy.pool_snapshot import TeamFacts
 from teams.models import Team
 from workloads.models import ResourceFlavor
 from workloads.nodes.sizing import is_shared, knows_nodes, share_of
 from workloads.placement import SPOT
+from workloads.podrequests import CPU, said_of, units_of
 from workloads.podspec.grammar import image_version
 from workloads.podspec.specs import SPOT_FIRST, ContainerSpec
 
@@ -130,5 +129,5 @@ def _filled_in(spec: ContainerSpec, sized: ContainerSpec) -> Iterator[Hint]:
     why = _basis(spec, sized)
     for name in sorted(spec.left_out):
         limit = getattr(sized, name).limit
-        amount = cores_words(int(quantities.parse(limit) * 1000)) if name == "cpu" else limit
+        amount = said_of(CPU, units_of(CPU, limit)) if name == CPU else limit
         yield Hint(name, "filled_in", f"{name} is left out: each pod gets {amount} ({why}).")

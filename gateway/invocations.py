@@ -22,7 +22,6 @@ from controller.routes import Route, route_of
 from controller.services import call_for
 from foundation import clock
 from foundation.errors import FieldProblem, Malformed, NotFound, PortalError, TooLarge, Unavailable
-from gateway import latency
 from gateway.errors import BadGateway, EndpointNotLive, GatewayTimeout
 from gateway.services import Bucket, Tally, add_request_counts
 from teams.models import User
@@ -109,11 +108,9 @@ def try_endpoint(*, user: User, public_id: UUID, call: Call) -> Invocation:
 
 def _count(route: Route, *, status: int, seconds: float | None) -> None:
     """Adds it to what Analytics show; `seconds` of one that the endpoint answered. Never raises: it must cost no answer."""
-    tally = Tally(count=1, milliseconds=round((seconds or 0.0) * 1000))
-    if seconds is not None:
-        latency.add(tally.latency, seconds)
-    minute = clock.now().replace(second=0, microsecond=0)
-    bucket = Bucket(route.public_id, route.revision, minute, min(max(status // 100, 1), 5))
+    tally = Tally()
+    tally.add(seconds or 0.0, asked=seconds is not None)
+    bucket = Bucket.of(route.public_id, route.revision, status=status, now=clock.now())
     try:
         add_request_counts(tallies={bucket: tally})
     except DatabaseError:

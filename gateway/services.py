@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Self
 from uuid import UUID
 
 from django.db import connection
 
+from gateway import latency
 from gateway.credentials import create_endpoint_token, revoke_endpoint_token
 from gateway.models import RequestCount
 from workloads.models import Workload
@@ -45,12 +47,24 @@ class Bucket:
     minute: datetime
     status_class: int
 
+    @classmethod
+    def of(cls, endpoint: UUID, revision: int, *, status: int, now: datetime) -> Self:
+        """Where a request counts that ended now."""
+        return cls(endpoint, revision, now.replace(second=0, microsecond=0), min(max(status // 100, 1), 5))
+
 
 @dataclass(slots=True)
 class Tally:
     count: int = 0
     milliseconds: int = 0
     latency: list[int] = field(default_factory=list)
+
+    def add(self, seconds: float, *, asked: bool) -> None:
+        """One request more; its duration enters the latency only where the endpoint was `asked`."""
+        self.count += 1
+        self.milliseconds += round(seconds * 1000)
+        if asked:
+            latency.add(self.latency, seconds)
 
 
 def add_request_counts(*, tallies: Mapping[Bucket, Tally]) -> None:

@@ -43,7 +43,7 @@ from teams.models import Team
 from teams.permissions import visible_teams
 from workloads.models import ResourceFlavor, Workload
 from workloads.nodes.capacity import foreign_units
-from workloads.placement import NodeFacts, matches
+from workloads.placement import NodeFacts, matching_nodes
 from workloads.states import HOLDS_CLAIM, Desired, Phase
 
 HIT_RATE_DAYS = 30
@@ -78,8 +78,8 @@ class QuotaFigures:
     """A quota and what follows from its cohort, in units of the flavor.
 
     `available` is what one claim may still take, borrowing included; negative after a cut below use. `over_use` is
-    what is used above the ceiling. `pending` is what the team's queue waits for, `held` what is held
-    of the flavor, as `held_of` reads it.
+    what is used above the ceiling. `pending` is what the team's queue waits for, `held` what is held of the
+    flavor, as `held_of` reads it.
     """
 
     quota: Quota
@@ -170,7 +170,8 @@ def stock_of(flavor: ResourceFlavor, *, nodes: Sequence[NodeFacts], held: Mappin
     """
     facts = flavor.facts
     usable = [node for node in nodes if node.ready and not node.unschedulable]
-    kinds_on = {node.name: [kind for kind in facts.capacity if matches(facts, kind, node)] for node in usable}
+    serving = {kind: matching_nodes(facts, kind, usable) for kind in facts.capacity}
+    any_kind = list({node.name: node for there in serving.values() for node in there}.values())
     claimed = {claim["capacity_type"]: claim["units"] for claim in held["claims"]}
 
     def left(there: Sequence[NodeFacts], claims: int) -> int:
@@ -179,8 +180,6 @@ def stock_of(flavor: ResourceFlavor, *, nodes: Sequence[NodeFacts], held: Mappin
         units: int = sum(node.allocatable[facts.resource] for node in there)
         return max(0, units - claims - foreign)
 
-    serving = {kind: [node for node in usable if kind in kinds_on[node.name]] for kind in facts.capacity}
-    any_kind = [node for node in usable if kinds_on[node.name]]
     free = left(any_kind, sum(claimed.values()))
     return Stock(
         units=sum(node.allocatable[facts.resource] for node in any_kind),

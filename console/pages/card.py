@@ -288,8 +288,7 @@ def _action(change: Mapping[str, Any], page: Page, names: Mapping[str, tuple[str
     """What can be pressed for it on this page: nothing, where the form has no field for it."""
     if SUSPEND in change:
         # The page of that run has the button, and says what it costs.
-        url = _named(str(change[SUSPEND]), names, otherwise="")[1]
-        return {"label": "Open it", "url": url}
+        return {"label": "Open it", "url": _named(str(change[SUSPEND]), names, otherwise="")[1]}
     if "ask_for_quota" in change:
         pool = f"{page.current.get('flavor')}~{page.current.get('capacity')}"
         query = urlencode({"pool": pool, "units": change["ask_for_quota"]})

@@ -31,15 +31,10 @@ class Counts:
 
     def add(self, route: Route, *, status: int, seconds: float, asked: bool, now: datetime) -> None:
         """Counts one request that has ended; its duration enters the latency only where the endpoint was `asked`."""
-        minute = now.replace(second=0, microsecond=0)
-        bucket = Bucket(route.public_id, route.revision, minute, min(max(status // 100, 1), 5))
+        bucket = Bucket.of(route.public_id, route.revision, status=status, now=now)
         if bucket not in self._tallies and len(self._tallies) >= BUCKETS_MAX:
             return
-        tally = self._tallies[bucket]
-        tally.count += 1
-        tally.milliseconds += round(seconds * 1000)
-        if asked:
-            latency.add(tally.latency, seconds)
+        self._tallies[bucket].add(seconds, asked=asked)
 
     async def keep_writing(self, *, every_seconds: float = FLUSH_SECONDS) -> None:
         """Writes again and again, until cancelled; the caller writes the rest with `flush`."""

@@ -51,7 +51,8 @@ class Screen:
         self.hand.press(self.page.get_by_role("banner").get_by_role("link", name=name, exact=True))
 
     def presses(self, *keys: str) -> Self:
-        """Single keys, as `g`, `r`, one after the other."""
+        """Single keys, as `g`, `r`, one after the other; on a page that has come whole."""
+        expect(self.page.locator("portal-keys:defined")).to_be_attached()
         for key in keys:
             self.page.keyboard.press(key)
         return self
@@ -294,10 +295,6 @@ class WorkloadScreen(Screen):
         """Press one of the buttons beside the title, and say yes."""
         head = self.page.locator(".page-head")
         self.hand.press(head.get_by_role("button", name=name, exact=True))
-        return self.confirm(name, done)
-
-    def confirm(self, name: str, done: str) -> Self:
-        """Say yes to what the page asks."""
         dialog = self.page.get_by_role("dialog").filter(visible=True)
         self.hand.press(dialog.get_by_role("button", name=name, exact=True))
         return self.is_told(done)
