@@ -94,7 +94,7 @@ def test_who_leaves_cpu_and_memory_out_gets_the_share_of_the_gpus(bench):
         ("cpu", "filled_in"),
         ("memory", "filled_in"),
     ]
-    assert "10800m (the share of its GPUs" in hints[0]["message"]
+    assert "10.8 cores (the share of its GPUs" in hints[0]["message"]
     assert sized(bench, gpus_per_replica=8, shm="64Gi")[:2] == ("86400m", "900Gi")
     assert sized(bench, cpu="4")[:2] == ("4", "112Gi")
     assert TrainingRun.objects.latest("pk").spec["memory"] == "112Gi"

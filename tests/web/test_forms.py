@@ -269,7 +269,7 @@ def test_trying_an_endpoint_that_is_not_up_says_so_and_keeps_what_was_typed(ana,
     assert "nothing can answer now" in html
     assert 'value="/v1/&lt;b&gt;"' in html
     assert "&lt;script&gt;" in html
-    assert "<option selected>PUT</option>" in html
+    assert '<option value="PUT" selected>PUT</option>' in html
 
 
 @pytest.mark.parametrize("sent", [{"method": "TRACE", "path": "/"}, {"method": "GET", "path": "x"}])
