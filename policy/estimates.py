@@ -168,7 +168,8 @@ def _of_runs(snapshot: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forw
     late = max(early, late)
     if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
         return _unknown(
-            f"It may start in {early} s or only in {late} s, which is too far apart for a promise."
+            f"It may start in {early} s if what runs ends early, or only in {late} s if it uses all of its time: too far "
+            "apart to promise a time."
         )
     return Estimate(snapshot.now + early, snapshot.now + late, RUN_FORWARD)
 

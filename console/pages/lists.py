@@ -35,6 +35,24 @@ from workloads.states import HOLDS_CLAIM, Phase
 FILTERS = ("phase", "state", "search", "label", "mine")
 NARROW = ("search", "label", "mine")
 """Those of the filters by which the rows are found that have no index with their states."""
+ROW_FIELDS = (
+    *(
+        "public_id",
+        "kind",
+        "name",
+        "phase",
+        "reason",
+        "message",
+        "since",
+        "created_at",
+        "started_at",
+        "finished_at",
+    ),
+    *("used_seconds", "time_limit_seconds", "units", "units_each", "capacity_type"),
+    *("team__slug", "owner__username", "flavor__name", "flavor__card"),
+    *("flavor__fraction_numerator", "flavor__fraction_denominator"),
+)
+"""What the lines and their costs say: half the columns of four tables are half the time of reading them."""
 KEPT = frozenset({*FILTERS, "team"})
 """The parameters of an address that say what a list shows, without where in it."""
 FRAGMENTS = {"list": "#table", "found": "#found"}
@@ -122,7 +140,7 @@ class WorkloadListPage(LoginRequiredMixin, View):
         pager = PageOfRows()
         found = self._found(request, team)
         workloads = self._in_state(request, found)
-        rows = rows_of(pager.paginate_queryset(workloads, request, self), now=now)
+        rows = rows_of(pager.paginate_queryset(workloads.only(*ROW_FIELDS), request, self), now=now)
         context = {
             "rows": rows,
             "older": pager.next_link(),

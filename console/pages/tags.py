@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -29,6 +29,7 @@ _STEPS: Final = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"
 
 
 @register.simple_tag
+@cache
 def icon(name: str) -> SafeString:
     """An icon of the sprite, for decoration: the word stands beside it."""
     return format_html(
@@ -281,12 +282,18 @@ def phase_icon(phase: str) -> str:
 @register.simple_tag
 def phase_badge(workload: Any, size: str = "", word: str = "") -> SafeString:
     """Its phase with an icon; `word` is what people call the state where the kind has words of its own for it."""
-    phase = str(workload.phase)
+    return _badge(str(workload.phase), size, word)
+
+
+@cache
+def _badge(phase: str, size: str, word: str) -> SafeString:
+    """There are as many as states and their names; a list shows them once a row."""
     look = f"phase-{phase} phase-{size}" if size else f"phase-{phase}"
     return format_html('<span class="phase {}">{}{}</span>', look, icon(phase_icon(phase)), word or phase)
 
 
 @register.filter
+@lru_cache(maxsize=1024)
 def words(token: str) -> str:
     """`WaitingForQuota` as `Waiting for quota`, or as `console.reason_texts` calls it; programs see the token itself."""
     if known := called(token):

@@ -126,8 +126,10 @@ class EndpointForm(FurtherForm):
         "Tensor parallel", "GPUs that one model is spread over. Empty: all of the pod.", inputmode="numeric"
     )
     opt_served_model_name = text("Served name", "What callers name as the model.")
-    replicas = text("Replicas", "Pods that answer, at least.", inputmode="numeric")
-    max_replicas = text("At most", "Where it scales. Empty: as many as at least.", inputmode="numeric")
+    replicas = text("Replicas", "The fewest pods that serve.", inputmode="numeric")
+    max_replicas = text(
+        "At most", "The most pods when it scales. Empty: as many as Replicas.", inputmode="numeric"
+    )
     trigger = forms.ChoiceField(
         label="Scales by",
         choices=[("", "nothing: the number is fixed"), *TRIGGER_CHOICES],

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
-from django.db.models import Q, QuerySet, Sum
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q, QuerySet, Sum
+from django.db.models.functions import JSONObject
 from django.http import HttpRequest
 
 from foundation.http.query import refuse
 from pages.quotas.draft import LIMITS, DraftRow, Key, key_of, shown_json, text_of
-from quotas.models import Cohort, Quota
+from quotas.models import Cohort, Quota, QuotaRequest
 from teams.models import Team
 from workloads.models import ResourceFlavor, Workload
 from workloads.nodes.capacity import observe, rooms_of
@@ -79,6 +82,12 @@ class Cell:
     @property
     def used(self) -> int:
         return self.quota.used if self.quota else 0
+
+    @property
+    def given(self) -> list[tuple[int, datetime]]:
+        """Units of its quota that go back by themselves, each with the moment at which they do."""
+        rows = self.quota.given if self.quota else []  # type: ignore[attr-defined]
+        return [(row["units"], datetime.fromisoformat(row["until"])) for row in rows]
 
     @property
     def above(self) -> int:
@@ -227,12 +236,19 @@ def _columns(pools: Iterable[tuple[ResourceFlavor, str]]) -> list[PoolColumn]:
     return columns
 
 
+def _given() -> ArraySubquery:
+    """What each quota was given for a time, read with it."""
+    of_it = {name: OuterRef(name) for name in ("team", "flavor", "capacity_type")}
+    given = QuotaRequest.objects.filter(**of_it, state=QuotaRequest.State.APPROVED.value)
+    return ArraySubquery(given.order_by("until", "id").values(given=JSONObject(units="units", until="until")))
+
+
 class _Cells:
     """What the cells of some teams are made of, read once."""
 
     def __init__(self, teams: list[Team], rows: Iterable[DraftRow], names: tuple[str, ...]) -> None:
         self.names = names
-        held = Quota.objects.filter(team__in=teams).select_related("team", "flavor")
+        held = Quota.objects.filter(team__in=teams).select_related("team", "flavor").annotate(given=_given())
         self.quotas = {key_of(quota): quota for quota in held}
         self.edits = {row.key: row for row in rows}
         queued = Workload.objects.filter(team__in=teams, phase=Phase.QUEUED.value, flavor__isnull=False)

@@ -37,7 +37,7 @@ def no_server_error(context, response, case) -> bool | None:
     return None if response.status_code == 503 else not_a_server_error(context, response, case)
 
 
-CASES_AN_OPERATION = drawn(usual=8, landing=32, soak=800)
+CASES_AN_OPERATION = drawn(usual=8, landing=10, soak=800)
 CHECKS = [no_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 # Only the method that the document describes; the others pass through to whatever the endpoint is.
 UNDESCRIBED = {"gateway-api:invoke-root"}

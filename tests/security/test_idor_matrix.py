@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import cycle
 from urllib.parse import quote
 
 import pytest
@@ -248,13 +249,15 @@ def show_nothing_to_who_has_no_business(ask: Asker) -> None:
             away = response.get("Location", "")
             signs_in = response.status_code != 302 or away.startswith("/sign-in/?next=")
             ask.check(signs_in, f"{nobody.name} {method} is sent to {away}")
-        for stranger in (each for each in world.strangers if each.user):
+        strangers = [each for each in world.strangers if each.user]
+        for stranger in strangers:
             ask.expect(stranger, method, need, need.strangers, hides=need.hides)
             if ask.row.what and need.strangers == {404}:
                 ask.same_as_missing(stranger, method, need)
-            for fragment in FRAGMENTS:
-                headers = {"HX_Request": "true", "HX_Target": fragment}
-                ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
+        # In turn: a page that forgets a stranger was found above, one that forgets a fragment forgets it for all of them.
+        for fragment, stranger in zip(FRAGMENTS, cycle(strangers), strict=False):
+            headers = {"HX_Request": "true", "HX_Target": fragment}
+            ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
         for viewer in (each for each in world.viewers if each.user):
             if need.viewers == {403}:
                 ask.expect(viewer, method, need, need.viewers, hides=False)

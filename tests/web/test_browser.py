@@ -25,6 +25,8 @@ from workloads.states import Phase, Reason
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 ENDED = "Ended with exit code 1."
+PARTS = 4
+"""In so many the pages are looked at, side by side: each takes some seconds of axe in four looks."""
 WIDE_AND_NARROW = ((1440, "light"), (360, "light"))
 # Links that do not fit are scrolled to; the browser of the tests draws no bars, so that they are asked for.
 SCROLL_BARS = """[...document.querySelectorAll("nav, nav *")].some(each => {
@@ -70,7 +72,8 @@ def addresses(made) -> list[str]:
     ]
 
 
-def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made, part):
     make_idle(made["resnet50"].pods.first())
     early_stop = {"metric": "loss", "worse_than_median_after": 30}
     sweep = world.sweep("lr", early_stop=early_stop)
@@ -84,7 +87,7 @@ def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, w
     found: list[str] = []
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, session)
-        for address in wanted:
+        for address in wanted[part::PARTS]:
             page.goto(address)
             found += too_wide_between(page)
             for look in LOOKS:
@@ -101,7 +104,8 @@ def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, w
         assert complaints == []
 
 
-def test_every_page_is_accessible_without_javascript(live_server, world, made):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_page_is_accessible_without_javascript(live_server, world, made, part):
     """axe is a script itself, so it looks at pages whose own scripts are kept from loading."""
     session, wanted = session_of(world.ana), addresses(made)
     with chromium() as browser:
@@ -109,7 +113,7 @@ def test_every_page_is_accessible_without_javascript(live_server, world, made):
         bare, _ = open_page(browser, live_server.url, session)
         bare.route("**/*.js", lambda route: route.abort())
         found: list[str] = []
-        for address in wanted:
+        for address in wanted[part::PARTS]:
             silent.goto(address)
             assert silent.locator("h1").count() == 1, address
             bare.goto(address)

@@ -443,6 +443,16 @@ def test_a_request_is_approved_with_a_comment_and_raises_the_quota(world, manage
     assert "Until then." in text_of(manager.get("/quotas/requests/?state=all"))
 
 
+def test_the_grid_marks_what_goes_back_by_itself_until_it_has(world, manager):
+    asked = world.ask(units=4)
+    marked = re.compile(r"· 4 until <time [^>]*>[^<]+</time>")
+    assert not marked.search(text_of(manager.get(GRID)))
+    manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve"})
+    assert len(marked.findall(text_of(manager.get(GRID)))) == 1
+    QuotaRequest.objects.update(state=QuotaRequest.State.RETURNED.value)
+    assert not marked.search(text_of(manager.get(GRID)))
+
+
 def test_a_request_is_decided_once_and_only_by_an_answer(world, manager):
     asked = world.ask()
     path = f"/quotas/requests/{asked.public_id}/"
