@@ -14,6 +14,7 @@ from uuid import uuid4
 import yaml
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
+from django.forms.renderers import Jinja2
 from rest_framework.serializers import Serializer
 from typing_extensions import override
 
@@ -68,6 +69,8 @@ def lines(
 class ContainerForm(forms.Form):
     """The part that runs and endpoints share. Subclasses say their serializer, and extend `body` and `PATHS`."""
 
+    default_renderer = Jinja2()
+    """One for all forms: it compiles its templates once."""
     serializer_class: ClassVar[type[Serializer[Any]]]
     PATHS: ClassVar[Mapping[str, str]] = {
         "team": "team",

@@ -82,7 +82,11 @@ def register_row_facts(kind: str, facts: RowFacts) -> None:
 
 
 class PageOfRows(CursorPage):
-    """For people: the way back is always offered after the first page, so that nothing has to be asked about it."""
+    """For people: as many as fill a screen or two, asked for every ten seconds while they change. The way back is always
+    offered after the first page, so that nothing has to be asked about it.
+    """
+
+    limit_default = 30
 
     @override
     def _exists_behind(self, queryset: QuerySet[Any], rows: list[Any], *, backwards: bool) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from django.core import signing
@@ -62,6 +62,7 @@ class CursorPage(BasePagination):
     """
 
     display_page_controls = False
+    limit_default: ClassVar[int] = LIMIT_DEFAULT
 
     @staticmethod
     def ordered(queryset: QuerySet[Any], request: Any, view: Any) -> QuerySet[Any]:
@@ -70,7 +71,7 @@ class CursorPage(BasePagination):
 
     @override
     def paginate_queryset(self, queryset: Any, request: Any, view: Any = None) -> list[Any]:
-        self.limit = _limit(request)
+        self.limit = _limit(request, self.limit_default)
         self.order = _order(request, queryset, view)
         self.cursor = _read_cursor(request, self.order)
         self.url = request.build_absolute_uri()
@@ -105,7 +106,7 @@ class CursorPage(BasePagination):
         """The page parameters in OpenAPI's words."""
         fields = sorted(_ordering_fields(view))
         orderings = [shown for name in fields for shown in (name, f"-{name}")]
-        limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT}
+        limit = {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": self.limit_default}
         parameters: list[tuple[str, dict[str, Any]]] = [("limit", limit), ("cursor", {"type": "string"})]
         if orderings:
             parameters.append(("ordering", {"type": "string", "enum": orderings}))
@@ -159,10 +160,10 @@ class CursorPage(BasePagination):
         return replace_query_param(remove_query_param(self.url, "cursor"), "cursor", _sign(cursor))
 
 
-def _limit(request: Any) -> int:
+def _limit(request: Any, default: int) -> int:
     raw = one(request, "limit")
     if raw is None:
-        return LIMIT_DEFAULT
+        return default
     limit = whole_number(raw)
     if limit is None or not 1 <= limit <= LIMIT_MAX:
         raise refuse("limit", f"must be an integer from 1 to {LIMIT_MAX}.")

@@ -106,7 +106,7 @@ class RunNewPage(SubmitPage):
     """The form of a new run; `?from=` fills it in as an earlier one."""
 
     kind = KIND
-    beside = BESIDE
+    beside = ("training_run",)
     form_class = TrainingRunForm
     sections = SECTIONS
     template = "jobs/run_new.html"

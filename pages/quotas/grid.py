@@ -20,9 +20,9 @@ from workloads.models import ResourceFlavor, Workload
 from workloads.nodes.capacity import observe, rooms_of
 from workloads.states import Phase
 
-CELLS_MAX: Final = 240
+CELLS_MAX: Final = 120
 """The most cells of a page: with three fields each they stay below what Django takes in a form."""
-TEAMS_MAX: Final = 40
+TEAMS_MAX: Final = 30
 POOLS_MAX: Final = 24
 NO_COHORT: Final = "-"
 VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -36,6 +36,8 @@ _SHORT: Final = {
     "user_limit": "Member",
     "max_time_limit_seconds": "Run",
 }
+_SHOWN: Final = (*LIMITS, "capacity_type", "used", "ceiling", "team__slug", "flavor__name")
+"""The columns that a cell needs of a quota."""
 _GIVES: Final = Q(nominal__gt=0) | Q(used__gt=0) | ~Q(borrowing_limit=0)
 _EMPTY: Final = {"nominal": "none", "lending_limit": "all"}
 """What an empty field means, written into it; no limit where there is no text."""
@@ -248,8 +250,8 @@ class _Cells:
 
     def __init__(self, teams: list[Team], rows: Iterable[DraftRow], names: tuple[str, ...]) -> None:
         self.names = names
-        held = Quota.objects.filter(team__in=teams).select_related("team", "flavor").annotate(given=_given())
-        self.quotas = {key_of(quota): quota for quota in held}
+        held = Quota.objects.filter(team__in=teams).select_related("team", "flavor").only(*_SHOWN)
+        self.quotas = {key_of(quota): quota for quota in held.annotate(given=_given())}
         self.edits = {row.key: row for row in rows}
         queued = Workload.objects.filter(team__in=teams, phase=Phase.QUEUED.value, flavor__isnull=False)
         waits = queued.values_list("team__slug", "flavor__name", "capacity_type").order_by()
