@@ -168,7 +168,7 @@ def _of_runs(snapshot: PoolSnapshot, waiter: Waiter, runs: tuple[_Forward, _Forw
     late = max(early, late)
     if late > FAR_APART * early and late - early > FAR_APART_SECONDS:
         return _unknown(
-            f"It may start in {early} s if what runs ends early, or only in {late} s if it uses all of its time: too far "
+            f"It may start in {early} s if what runs takes as long as usual, or only in {late} s if that takes all of its time: too far "
             "apart to promise a time."
         )
     return Estimate(snapshot.now + early, snapshot.now + late, RUN_FORWARD)

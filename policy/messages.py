@@ -283,8 +283,6 @@ class Messages:
         used, own = tree.used[place], tree.guaranteed[place]
         available, left = tree.available_at(place), max(0, own - used)
         uses = f"Team {line.slug} uses {used} of its {own} {self._what}"
-        if used > own:
-            uses = f"Team {line.slug} uses {used} {self._what}, {used - own} of them borrowed"
         needs = f"this {waiter.noun} needs {waiter.units}."
         if available < left:
             but = f"all but {available}" if available > 0 else "all"

@@ -43,7 +43,7 @@ from teams.models import Team
 from teams.permissions import visible_teams
 from workloads.models import ResourceFlavor, Workload
 from workloads.nodes.capacity import foreign_units
-from workloads.placement import NodeFacts, matching_nodes, takes_pods
+from workloads.placement import NodeFacts, matching_nodes
 from workloads.states import HOLDS_CLAIM, Desired, Phase
 
 HIT_RATE_DAYS = 30
@@ -164,15 +164,13 @@ def held_of(flavor: str, resource: str) -> JSONObject:
 
 
 def stock_of(flavor: ResourceFlavor, *, nodes: Sequence[NodeFacts], held: Mapping[str, Any]) -> Stock:
-    """Of the nodes that take the flavor's pods now; `held` is what `held_of` reads.
+    """Of the nodes that take pods now; `held` is what `held_of` reads.
 
     A node may serve several capacity types: of one of them never more is free than of all.
     """
     facts = flavor.facts
-    serving = {
-        kind: [node for node in matching_nodes(facts, kind, nodes) if takes_pods(facts, kind, node)]
-        for kind in facts.capacity
-    }
+    usable = [node for node in nodes if node.ready and not node.unschedulable]
+    serving = {kind: matching_nodes(facts, kind, usable) for kind in facts.capacity}
     any_kind = list({node.name: node for there in serving.values() for node in there}.values())
     claimed = {claim["capacity_type"]: claim["units"] for claim in held["claims"]}
 

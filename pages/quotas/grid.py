@@ -21,9 +21,9 @@ from workloads.nodes.capacity import observe, rooms_of
 from workloads.states import Phase
 
 CELLS_MAX: Final = 120
-"""The most cells of a page: with three fields each they stay below what Django takes in a form."""
+"""The most cells of a page, for the time that it takes; with three fields each they are far below what Django takes in a form."""
 TEAMS_MAX: Final = 30
-POOLS_MAX: Final = 24
+POOLS_MAX: Final = 12
 NO_COHORT: Final = "-"
 VIEWS: Final[Mapping[str, tuple[str, ...]]] = {
     "sharing": ("nominal", "borrowing_limit", "lending_limit"),
@@ -87,9 +87,16 @@ class Cell:
 
     @property
     def given(self) -> list[tuple[int, datetime]]:
-        """Units of its quota that go back by themselves, each with the moment at which they do."""
-        rows = self.quota.given if self.quota else []  # type: ignore[attr-defined]
-        return [(row["units"], datetime.fromisoformat(row["until"])) for row in rows]
+        """Units of its quota that go back by themselves, each with the moment at which they do: never more than it has."""
+        if self.quota is None:
+            return []
+        given, left = [], self.quota.nominal
+        for row in self.quota.given:  # type: ignore[attr-defined]
+            units = min(left, row["units"])
+            left -= units
+            if units:
+                given.append((units, datetime.fromisoformat(row["until"])))
+        return given
 
     @property
     def above(self) -> int:

@@ -63,14 +63,6 @@ def test_what_pods_of_others_hold_is_not_free(two_kinds):
     assert stock() == Stock(units=16, free=13, free_of={"on-demand": 5, "spot": 8}, largest_of=EIGHT)
 
 
-def test_a_node_that_takes_none_of_its_pods_has_nothing_free_for_a_flavor(two_kinds):
-    """A taint that the flavor does not tolerate keeps them away, as the map of the cluster and admission have it."""
-    NodeRecord.objects.filter(name="a100-0").update(taints=[{"key": "maintenance", "effect": "NoSchedule"}])
-    assert stock() == Stock(
-        units=8, free=8, free_of={"on-demand": 0, "spot": 8}, largest_of={"on-demand": 0, "spot": 8}
-    )
-
-
 def test_capacity_types_that_share_their_nodes_never_have_more_free_than_those():
     flavor = make_flavor(capacity={"on-demand": {}, "spot": {}})
     make_node()

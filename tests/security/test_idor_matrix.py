@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import cycle
 from urllib.parse import quote
 
 import pytest
@@ -28,6 +27,17 @@ FRAGMENTS = (
     "preview",
     "flavors",
     "answer",
+    "found",
+    "figures",
+    "try",
+    "serving",
+    "costs-table",
+    "change-set",
+    "effects",
+    "duties",
+    "palette-found",
+    "why-card",
+    "preflight-line",
 )
 
 
@@ -55,7 +65,7 @@ class Asker:
     """Asks one route as many principals, and keeps what went wrong."""
 
     def __init__(self, world: World, name: str) -> None:
-        self.world, self.row = world, ROUTES[name]
+        self.world, self.name, self.row = world, name, ROUTES[name]
         self.url = reverse(name, kwargs=world.kwargs(self.row.what))
         self.missing = reverse(name, kwargs=world.kwargs(self.row.what, foreign=False))
         self.wrong: list[str] = []
@@ -254,8 +264,9 @@ def show_nothing_to_who_has_no_business(ask: Asker) -> None:
             ask.expect(stranger, method, need, need.strangers, hides=need.hides)
             if ask.row.what and need.strangers == {404}:
                 ask.same_as_missing(stranger, method, need)
-        # In turn: a page that forgets a stranger was found above, one that forgets a fragment forgets it for all of them.
-        for fragment, stranger in zip(FRAGMENTS, cycle(strangers), strict=False):
+        # In turn, and on the next page the other way round: a page that forgets a stranger was found above.
+        for number, fragment in enumerate(FRAGMENTS, PAGES.index(ask.name)):
+            stranger = strangers[number % len(strangers)]
             headers = {"HX_Request": "true", "HX_Target": fragment}
             ask.expect(stranger, method, need, need.strangers, hides=need.hides, **headers)
         for viewer in (each for each in world.viewers if each.user):

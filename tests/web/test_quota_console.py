@@ -445,12 +445,21 @@ def test_a_request_is_approved_with_a_comment_and_raises_the_quota(world, manage
 
 def test_the_grid_marks_what_goes_back_by_itself_until_it_has(world, manager):
     asked = world.ask(units=4)
-    marked = re.compile(r"· 4 until <time [^>]*>[^<]+</time>")
-    assert not marked.search(text_of(manager.get(GRID)))
+
+    def marks() -> dict[str, list[str]]:
+        """What goes back, by the cell's key."""
+        cells = re.findall(r"<td.*?</td>", text_of(manager.get(GRID)), re.DOTALL)
+        keys = [re.search(r'name="nominal~([^"]+)"', cell)[1] for cell in cells if "nominal~" in cell]
+        said = [re.findall(r"· (\d+) until <time [^>]*>", cell) for cell in cells if "nominal~" in cell]
+        return {key: found for key, found in zip(keys, said, strict=True) if found}
+
+    assert marks() == {}
     manager.post(f"/quotas/requests/{asked.public_id}/", {"answer": "approve"})
-    assert len(marked.findall(text_of(manager.get(GRID)))) == 1
+    assert marks() == {VISION: ["4"]}
+    Quota.objects.filter(team__slug="vision").update(nominal=3)
+    assert marks() == {VISION: ["3"]}, "no more goes back than there is"
     QuotaRequest.objects.update(state=QuotaRequest.State.RETURNED.value)
-    assert not marked.search(text_of(manager.get(GRID)))
+    assert marks() == {}
 
 
 def test_a_request_is_decided_once_and_only_by_an_answer(world, manager):
