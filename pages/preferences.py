@@ -13,7 +13,7 @@ from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from console.pages.zones import times_in
+from foundation.http.zones import times_in
 from foundation.time_zones import is_time_zone
 
 THEME_COOKIE: Final = "portal-theme"

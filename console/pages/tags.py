@@ -15,11 +15,11 @@ from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from console.pages.words import PHASES
-from console.pages.zones import as_read, exactly, last_day_words
 from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
 from foundation.glossary import WORDS
+from foundation.http.zones import as_read, exactly, last_day_words
 from foundation.money import format_usd
 from foundation.number_words import cores_words, duration_words, gib, percent_words, span_words
 

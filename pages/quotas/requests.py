@@ -11,10 +11,10 @@ from django.urls import reverse
 
 from console.pages.detail import PAGE_TOP, see_other
 from console.pages.lists import PageOfRows
-from console.pages.zones import last_day_words
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.http.query import refuse
+from foundation.http.zones import last_day_words
 from pages.quotas.pages import REASON_LENGTH_MAX, SHOWN_MAX, ManagersOnly
 from quotas.models import Quota, QuotaRequest
 from quotas.requests import approve_request, deny_request, preview_request

@@ -192,7 +192,7 @@ def test_text_of_strangers_is_text(root):
 def test_the_page_goes_on_and_asks_the_same_however_long_the_trail_is(
     vision, root, django_assert_max_num_queries
 ):
-    for number in range(60):
+    for number in range(40):
         record_audit(
             actor=ACTOR, action="team.update", target_kind="team", target_id=vision.public_id, team=vision,
             after={"name": f"Team {number}"}, now=clock.now(),
