@@ -13,8 +13,7 @@ from django.shortcuts import redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
-from foundation.http.zones import times_in
-from foundation.time_zones import is_time_zone
+from foundation.time_zones import is_time_zone, times_in
 
 THEME_COOKIE: Final = "portal-theme"
 THEMES: Final = ("auto", "light", "dark")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.pages.reading import PageReading
-from foundation.http.zones import reader_zone
+from foundation.time_zones import reader_zone
 from pages.time_ranges import RANGES, TimeRange, read_range
 
 

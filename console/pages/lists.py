@@ -36,18 +36,8 @@ FILTERS = ("phase", "state", "search", "label", "mine")
 NARROW = ("search", "label", "mine")
 """Those of the filters by which the rows are found that have no index with their states."""
 ROW_FIELDS = (
-    *(
-        "public_id",
-        "kind",
-        "name",
-        "phase",
-        "reason",
-        "message",
-        "since",
-        "created_at",
-        "started_at",
-        "finished_at",
-    ),
+    *("public_id", "kind", "name", "phase", "reason", "message", "since"),
+    *("created_at", "started_at", "finished_at"),
     *("used_seconds", "time_limit_seconds", "units", "units_each", "capacity_type"),
     *("team__slug", "owner__username", "flavor__name", "flavor__card"),
     *("flavor__fraction_numerator", "flavor__fraction_denominator"),

@@ -19,9 +19,9 @@ from console.reason_texts import called
 from costs.queries import Cost
 from foundation import clock
 from foundation.glossary import WORDS
-from foundation.http.zones import as_read, exactly, last_day_words
 from foundation.money import format_usd
 from foundation.number_words import cores_words, duration_words, gib, percent_words, span_words
+from foundation.time_zones import as_read, exactly, last_day_words
 
 register = template.Library()
 
@@ -31,18 +31,12 @@ _STEPS: Final = ((86400 * 2, 86400, "d"), (3600 * 2, 3600, "h"), (120, 60, "min"
 @register.simple_tag
 @cache
 def icon(name: str) -> SafeString:
-    """An icon of the sprite, for decoration: the word stands beside it."""
+    """An icon of the sprite, for decoration: the word stands beside it. Kept: a page has hundreds."""
     return format_html(
         '<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-        _sprite(),
+        static("portal/icons.svg"),
         name,
     )
-
-
-@cache
-def _sprite() -> str:
-    """Its address is looked up once: a page has hundreds of icons."""
-    return static("portal/icons.svg")
 
 
 @register.filter

@@ -23,7 +23,6 @@ from typing_extensions import override
 from foundation.digits import whole_number
 from foundation.http.query import one, refuse
 
-LIMIT_DEFAULT = 50
 LIMIT_MAX = 200
 PAGE_PARAMETERS = ("limit", "cursor", "ordering")
 CURSOR_SALT = "foundation.http.pages"
@@ -62,7 +61,7 @@ class CursorPage(BasePagination):
     """
 
     display_page_controls = False
-    limit_default: ClassVar[int] = LIMIT_DEFAULT
+    limit_default: ClassVar[int] = 50
 
     @staticmethod
     def ordered(queryset: QuerySet[Any], request: Any, view: Any) -> QuerySet[Any]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from console.pages.panels import register_panel
 from console.pages.reading import PageReading
-from foundation.http.zones import reader_zone
+from foundation.time_zones import reader_zone
 from inference.specs import KIND as ENDPOINT
 from jobs.adapter import KIND as RUN
 from pages.charts import Chart, ChartSeries, Mark, draw, number_words

@@ -14,7 +14,7 @@ from console.pages.lists import PageOfRows
 from foundation import clock
 from foundation.errors import Conflict, Invalid, NotFound
 from foundation.http.query import refuse
-from foundation.http.zones import last_day_words
+from foundation.time_zones import last_day_words
 from pages.quotas.pages import REASON_LENGTH_MAX, SHOWN_MAX, ManagersOnly
 from quotas.models import Quota, QuotaRequest
 from quotas.requests import approve_request, deny_request, preview_request
