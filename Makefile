@@ -30,8 +30,10 @@ $(STAMP): requirements.lock
 	[ -n "$$found" ] || { echo "make: no Python >= 3.11 found on PATH" >&2; exit 1; }
 	[ -x $(PYTHON) ] && $(PYTHON) -c '' 2>/dev/null || { echo "making $(VENV) with $$($$found --version)"; rm -rf $(VENV); "$$found" -m venv $(VENV); }
 	echo "installing $$(grep -c '^[a-z].*==' requirements.lock) pinned packages, every file checked against requirements.lock (a minute or two)"
-	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --no-deps --progress-bar off -r requirements.lock \
+	$(PYTHON) -m pip install --disable-pip-version-check --require-hashes --no-deps --no-compile --progress-bar off -r requirements.lock \
 	  | awk '/^Collecting/ {printf "  %s\n", $$2; fflush()} /^Installing collected/ {print "  installing all of them"; fflush()}'
+	# With all cores, which pip does with one. A package may have files for other versions of Python, which do not compile.
+	$(PYTHON) -m compileall -q -j 0 $(VENV)/lib > /dev/null || true
 	touch $(STAMP)
 
 demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: end after that)

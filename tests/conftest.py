@@ -7,6 +7,7 @@ whatever way it ends. Tests that use neither start neither.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import select
 import shutil
@@ -68,6 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
         (_session() / "owner").write_text(str(os.getpid()))
     _point_settings_at(_session())
+
+
+def pytest_collection_finish() -> None:
+    """Modules and thousands of collected tests live to the end: looked through for garbage, they cost a sixth of a run."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -11,14 +11,14 @@ from tests.controller.clusters import own_namespace
 from tests.diagnosis.planted import in_its_first_attempt
 from tests.diagnosis.planted_in_cluster import planting
 from tests.diagnosis.rows import BY_ROWS_ALONE, ROWS, kind_of, values_of
-from tests.effort import EFFORT
+from tests.effort import SOAK
 from tests.factories.teams import api_client, make_team
 
 pytestmark = pytest.mark.django_db
 LATER = timedelta(minutes=12)
 """When it is asked: what takes ten minutes to be noticed has lasted so long."""
-PLANTED = [name for name in ROWS if name not in BY_ROWS_ALONE and (EFFORT != "usual" or " " not in name)]
-"""Of each row one, and all its variants where more time is given."""
+PLANTED = [name for name in ROWS if name not in BY_ROWS_ALONE and (SOAK or " " not in name)]
+"""Of each row one, and in `make soak` all its variants; `test_rule_table` has all of them by rows alone."""
 
 
 @pytest.mark.parametrize("name", PLANTED)

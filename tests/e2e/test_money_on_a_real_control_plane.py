@@ -13,7 +13,7 @@ from teams.tokens import new_token
 from tests.e2e.whole_portal import run_steps
 from tests.effort import drawn
 
-SECONDS = drawn(usual=600, landing=600, soak=3_000)
+SECONDS = drawn(usual=600, soak=3_000)
 
 
 @pytest.mark.cluster
@@ -28,8 +28,8 @@ def test_what_is_charged_idle_and_stranded_is_what_the_nodes_cost(tmp_path):
         timeout=SECONDS,
         E2E_TOKEN=new_token(),
         E2E_MANAGER_TOKEN=new_token(),
-        E2E_RUNS=str(drawn(usual=20, landing=20, soak=300)),
-        E2E_ENDPOINTS=str(drawn(usual=3, landing=3, soak=10)),
+        E2E_RUNS=str(drawn(usual=20, soak=300)),
+        E2E_ENDPOINTS=str(drawn(usual=3, soak=10)),
         E2E_SEED="20261124",
     )
     assert "ok: the difference is 0" in said

@@ -24,9 +24,9 @@ from workloads.services import notify
 from workloads.states import Phase
 
 SEED = 20261124
-RECONNECTS = drawn(usual=20, landing=60, soak=1_000)
+RECONNECTS = drawn(usual=20, soak=1_000)
 AHEAD = 200
-CUTS = drawn(usual=4, landing=8, soak=25)
+CUTS = drawn(usual=4, soak=25)
 """A page keeps its last 5,000 lines: more than are written here."""
 
 

@@ -21,8 +21,8 @@ from tests.factories.submitted import make_endpoint
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
-ENDPOINTS = drawn(usual=20, landing=20, soak=50)
-FLAPS = drawn(usual=50, landing=50, soak=200)
+ENDPOINTS = drawn(usual=20, soak=50)
+FLAPS = drawn(usual=50, soak=200)
 SEED = 20261124
 
 

@@ -33,7 +33,7 @@ from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES, STEPS = drawn(usual=6, landing=12, soak=1500), 120
+EXAMPLES, STEPS = drawn(usual=6, soak=1500), 120
 STEPS_MIN = EXAMPLES * 60
 TEAMS = ("ants", "bees", "cats", "dogs")
 COHORTS = ("low", "side", "top")
