@@ -71,11 +71,16 @@ def pytest_configure(config: pytest.Config) -> None:
     _point_settings_at(_session())
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection() -> None:
     """Modules and thousands of collected tests live to the end: looked through for garbage, they cost a sixth of a run."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

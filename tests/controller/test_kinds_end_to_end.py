@@ -6,6 +6,8 @@ kubelet, so that no image runs. docs/reference/training-kinds.md shows these tab
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from foundation.models import PlatformSettings
@@ -14,6 +16,7 @@ from quotas.models import Claim, Quota
 from tests.controller.conftest import REAL
 from tests.controller.kinds_bed import KindsBed
 from tests.controller.kinds_tables import FAULTS, SHAPES, SMALL
+from tests.effort import SOAK
 from tests.waiting import until
 from workloads.models import PodRecord
 
@@ -86,8 +89,15 @@ def assert_nothing_is_left(bed: KindsBed) -> None:
 # --- each way to fail
 
 
-@by_kind
-@pytest.mark.parametrize("name", FAULTS)
+# Each way to fail with every other kind, in turn; with all of them where `PORTAL_TEST_EFFORT` is `soak`.
+MET = [
+    (name, kind)
+    for (number, name), (turn, kind) in product(enumerate(FAULTS), enumerate(SHAPES))
+    if SOAK or (number + turn) % 2 == 0
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), MET)
 def test_each_way_to_fail_ends_in_its_phase_with_its_counts(bed, name, kind):
     fault = FAULTS[name]
     PlatformSettings.objects.update(**{"schedule_deadline_seconds": 600, **fault.settings})

@@ -30,6 +30,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("web", "live", "worker", "beat", "watcher")
 _COMMANDS = {"web": "serve", "live": "live", "worker": "work", "beat": "beat", "watcher": "watch"}
 _TOKEN_VARIABLE = "FLEET_TOKEN"
+# The folder of a run of the tests, which `tests/conftest.py` makes; benchmarks have none.
+_SESSION_VARIABLE = "PORTAL_TEST_SESSION"
 _SEED = """
 # Benchmarks and kills ask as fast as they can, by one token.
 settings: {{grace_seconds: 2, reads_per_minute: 1000000, writes_per_minute: 1000000, expensive_per_minute: 1000000}}
@@ -102,8 +104,37 @@ class Fleet:
         self._until(lambda: valkey.is_ready(self.folders), "Valkey answers")
         seed = self.folders.data / "seed.yaml"
         seed.write_text(_SEED.format(team=self.team, units=self.units))
-        self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
+        self._migrate()
         self.manage("bootstrap", str(seed))
+
+    def _migrate(self) -> None:
+        """Makes all tables, from what an earlier fleet of this run of the tests has kept of them where there is one."""
+        session = os.environ.get(_SESSION_VARIABLE)  # noqa: TID251
+        kept = Path(session, "migrated.sql") if session else None
+        address = [
+            "--host",
+            str(self.folders.postgres_sockets),
+            "--username",
+            "portal",
+            "--no-password",
+            "portal",
+        ]
+        if kept and kept.exists():
+            load = [
+                str(postgres.binaries() / "psql"),
+                "--quiet",
+                "--set=ON_ERROR_STOP=1",
+                f"--file={kept}",
+                *address,
+            ]
+            subprocess.run(load, check=True, capture_output=True)
+            return
+        self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
+        if kept:
+            dump = [str(postgres.binaries() / "pg_dump"), *address]
+            whole = kept.with_name(f"migrated-{self.team}.sql")
+            whole.write_bytes(subprocess.run(dump, check=True, capture_output=True).stdout)
+            whole.rename(kept)
 
     def start_database(self) -> None:
         self._start("postgres", postgres.command(self.folders, durable=self.durable))

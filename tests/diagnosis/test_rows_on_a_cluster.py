@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 LATER = timedelta(minutes=12)
 """When it is asked: what takes ten minutes to be noticed has lasted so long."""
 PLANTED = [name for name in ROWS if name not in BY_ROWS_ALONE and (SOAK or " " not in name)]
-"""Of each row one, and in `make soak` all its variants; `test_rule_table` has all of them by rows alone."""
+"""Of each row one, and where `PORTAL_TEST_EFFORT` is `soak` all its variants; `test_rule_table` has all, by rows alone."""
 
 
 @pytest.mark.parametrize("name", PLANTED)

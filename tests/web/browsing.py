@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -26,6 +26,8 @@ DENSE = ("target-size", 'class="log-n"')
 T = TypeVar("T")
 # Every rule of axe's own default set, and the one of WCAG 2.2 that it leaves off.
 AXE_RULES = {"resultTypes": ["violations"], "rules": {"target-size": {"enabled": True}}}
+# A theme changes colours and nothing else: in the second one of a width only they are looked at.
+COLOUR_RULES = {"resultTypes": ["violations"], "runOnly": ["color-contrast", "link-in-text-block"]}
 SERIOUS = {"serious", "critical"}
 LOOKS_AGAIN = 3
 LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
@@ -112,10 +114,12 @@ def faults(page: Page, *looks: tuple[int, str], advice: bool = True) -> list[str
 
     Without `advice`, for pages whose frame is another's, only what it calls serious or a criterion of WCAG asks for.
     """
-    found = []
+    found, widths = [], set()
     for look in looks or LOOKS:
         show(page, look)
-        found += [f"{look}: {each}" for each in (*findings(page, advice=advice), *_too_wide(page))]
+        rules = COLOUR_RULES if look[0] in widths else AXE_RULES
+        widths.add(look[0])
+        found += [f"{look}: {each}" for each in (*findings(page, rules, advice=advice), *_too_wide(page))]
     return found
 
 
@@ -133,24 +137,24 @@ def _too_wide(page: Page) -> list[str]:
     return [f"{page.url} is {size[0]} wide on a screen of {size[1]}"] if size[0] > size[1] else []
 
 
-def findings(page: Page, *, advice: bool = True) -> list[str]:
-    """What axe finds, in the look that the page has now, once nothing is paler because it is asked for anew."""
+def findings(page: Page, rules: dict[str, Any] = AXE_RULES, *, advice: bool = True) -> list[str]:
+    """What axe finds by these rules, in the look that the page has now, once nothing is paler because it is asked for anew."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE_SCRIPT)
     found: list[str] = []
     for _ in range(LOOKS_AGAIN):
         page.locator(".htmx-request.fades").first.wait_for(state="detached")
-        found = _violations(page, advice=advice)
+        found = _violations(page, rules, advice=advice)
         # A part may have been asked for anew in the middle of it.
         if not any(" color-contrast: " in each for each in found):
             break
     return found
 
 
-def _violations(page: Page, *, advice: bool) -> list[str]:
+def _violations(page: Page, rules: dict[str, Any], *, advice: bool) -> list[str]:
     return [
         f"{page.url} {each['id']}: {node['html'][:160]}"
-        for each in page.evaluate("rules => axe.run(rules).then(found => found.violations)", AXE_RULES)
+        for each in page.evaluate("rules => axe.run(rules).then(found => found.violations)", rules)
         if advice or each["impact"] in SERIOUS or any(tag.startswith("wcag") for tag in each["tags"])
         for node in each["nodes"]
         if not (each["id"] == DENSE[0] and DENSE[1] in node["html"])
