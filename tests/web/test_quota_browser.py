@@ -17,6 +17,8 @@ from tests.web.quota_world import QuotaWorld
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 QUOTA = "Quota: vision, a100-40gb on-demand"
+PARTS = 3
+"""In so many the pages are looked at, side by side."""
 
 
 @pytest.fixture
@@ -62,7 +64,8 @@ def edit(page, label: str, text: str) -> None:
     page.keyboard.press("Tab")
 
 
-def test_every_quota_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world):
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_quota_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, part):
     session, wanted = session_of(world.admin), addresses(world)
     found: list[str] = []
     with chromium() as browser:
@@ -71,7 +74,7 @@ def test_every_quota_page_is_accessible_quiet_and_as_wide_as_the_screen(live_ser
         edit(page, QUOTA, "4")
         edit(page, "Borrows at most: speech, a100-40gb on-demand", "-1")
         page.get_by_text("2 changes in 2 teams").wait_for()
-        for address in wanted:
+        for address in wanted[part::PARTS]:
             page.goto(address)
             found += [*too_wide_between(page), *faults(page)]
         assert found == []
