@@ -23,6 +23,7 @@ from typing import Any
 import hypothesis
 import pytest
 
+from tests import session
 from tests.rest_coverage import recorder
 from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
 from tests.seconds import Seconds
@@ -30,8 +31,6 @@ from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_se
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
-# Where the controller tells its workers which folder they share.
-SESSION_VARIABLE = "PORTAL_TEST_SESSION"
 START_SECONDS = 90.0
 # These suites drive devcluster alone; they need no Django and must not pay for it.
 WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
@@ -66,27 +65,28 @@ def pytest_configure(config: pytest.Config) -> None:
     recorder.register(config)
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Seconds())
-        os.environ[SESSION_VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
+        os.environ[session.VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
         (_session() / "owner").write_text(str(os.getpid()))
     _point_settings_at(_session())
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Modules and thousands of collected tests live to the end: looked through for garbage, they cost a sixth of a run."""
     gc.disable()
-
-
-def pytest_collection_finish() -> None:
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-    gc.enable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if hasattr(config, "workerinput") or SESSION_VARIABLE not in os.environ:  # noqa: TID251
+    folder = session.session_folder()
+    if hasattr(config, "workerinput") or folder is None:
         return
-    folder = _session()
     keeper = folder / "keeper.pid"
     if keeper.exists():
         _end(int(keeper.read_text()))
@@ -94,7 +94,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _session() -> Path:
-    return Path(os.environ[SESSION_VARIABLE])  # noqa: TID251
+    folder = session.session_folder()
+    assert folder is not None, "pytest_configure makes it"
+    return folder
 
 
 def _point_settings_at(folder: Path) -> None:

