@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db.models import Max
+from django.db.models import Case, Max, When
 from django.db.models.functions import Coalesce, Least
 
 from workloads.models import Attempt
+from workloads.models.observed import COLLECTED
 from workloads.pods.observation import Observation
 from workloads.states import FINAL, Phase
+
+END_OF_POD = Case(
+    When(COLLECTED, then=Least("finished_at", "deletion_at", "bounded_at", "gone_at")),
+    default=Coalesce("finished_at", Least("deletion_at", "bounded_at", "gone_at")),
+)
+"""`PodRecord.ended_at` of a pod that has ended, for the database; its least leaves out what is not known."""
 
 
 def attempt_ended(attempt: Attempt, observation: Observation | None, *, now: datetime) -> datetime:
     """The end of the attempt's last pod; `now` if it had no pod or one still exists."""
+    pods = attempt.workload.pods.filter(attempt=attempt.number)
     ended = observation.finished_at if observation else None
-    if ended is None:
-        pods = attempt.workload.pods.filter(attempt=attempt.number)
-        if not pods.filter(finished_at=None, gone_at=None).exists():
-            end = Coalesce("finished_at", Least("deletion_at", "bounded_at", "gone_at"))
-            ended = pods.aggregate(last=Max(end))["last"]
+    # Those that were collected say too late when they ended.
+    late = ended is None or pods.filter(COLLECTED).exists()
+    if late and not pods.filter(finished_at=None, gone_at=None).exists():
+        ended = pods.aggregate(last=Max(END_OF_POD))["last"]
     return max(ended or now, attempt.started_at or ended or now)
 
 

@@ -68,10 +68,10 @@ def see_ends(seen: Iterable[tuple[Mapping[str, Any], Workload]], *, now: datetim
 
 
 def _bound(rows: Iterable[PodRecord], told: Mapping[int, datetime] | None = None) -> list[PodRecord]:
-    """Bound the ends of those that vanished and left none, by what else the cluster shows of them; returns the changed
-    rows. `told` are ends of attempts that no row has yet.
+    """Bound the ends of those that vanished and left none, or were ended for their node, by what else the cluster shows of
+    them; returns the changed rows. `told` are ends of attempts that no row has yet.
     """
-    lost = [row for row in rows if row.gone_at is not None and row.finished_at is None]
+    lost = [row for row in rows if row.collected or (row.gone_at is not None and row.finished_at is None)]
     if not lost:
         return []
     ends: dict[tuple[int, int], datetime] = {}

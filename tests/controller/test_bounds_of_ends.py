@@ -9,7 +9,8 @@ import pytest
 
 from cluster import kinds
 from controller.reconcile import sightings
-from controller.reconcile.sightings import miss_pods, see_ends
+from controller.reconcile.lifetimes import attempt_ended
+from controller.reconcile.sightings import miss_pods, see_ends, see_pods
 from controller.watch.objects import ObjectSink
 from costs.ledger.services import record_usage
 from costs.models import UsageInterval
@@ -19,8 +20,10 @@ from tests.factories.catalogue import make_flavor, make_price, make_quota
 from tests.factories.submitted import make_pod as plain_pod
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team
-from workloads.models import NodeRecord, ObjectRecord, PodRecord, WatchCursor
-from workloads.observations import record_object
+from workloads.models import Attempt, NodeRecord, ObjectRecord, PodRecord, WatchCursor
+from workloads.observations import PodSeen, record_object
+from workloads.pods.observation import Observation
+from workloads.states import Reason
 
 pytestmark = pytest.mark.django_db
 
@@ -156,6 +159,51 @@ def test_a_pod_ends_no_later_than_its_node(pod):
     NodeRecord.objects.filter(pk=node.pk).update(created_at=at(-300), gone_at=at(-200))
     missed(pod)
     assert end_of(pod)[2] == "", "that was another node of this name"
+
+
+def collected(pod, *, seconds, exit_code=None):
+    """The pod as its garbage collector leaves it; with an exit code, its container had said that it ended."""
+    ended = [{"name": "main", "state": {"terminated": {"exitCode": exit_code, "finishedAt": text(seconds)}}}]
+    marked = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    metadata = {"uid": pod.uid, "name": pod.name, "namespace": pod.namespace, "resourceVersion": "9",
+                "creationTimestamp": text(0), "deletionTimestamp": text(seconds),
+                "labels": {"mlportal.dev/attempt": "1"}}  # fmt: skip
+    limits = {pod.workload.flavor.resource: "2"}
+    return {
+        "metadata": metadata,
+        "spec": {
+            "nodeName": pod.node_name,
+            "containers": [{"name": "main", "resources": {"limits": limits}}],
+        },
+        "status": {
+            "phase": "Failed",
+            "conditions": [{**marked, "lastTransitionTime": text(seconds)}],
+            "containerStatuses": ended if exit_code is not None else [],
+        },
+    }
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["there", "gone"])
+@pytest.mark.parametrize("exit_code", [None, 137])
+def test_a_pod_that_was_collected_since_its_node_has_gone_ended_with_the_node(pod, run, gone, exit_code):
+    """The collector comes most of a minute later. What the container itself said goes before everything."""
+    NodeRecord.objects.create(cluster="default", uid="n", name=pod.node_name, resource_version="1",
+                              created_at=at(-100), gone_at=at(300))  # fmt: skip
+    record_usage(pod, now=at(350))
+    seen = [PodSeen(collected(pod, seconds=360, exit_code=exit_code), run)]
+    see_pods(seen, cluster="default", now=at(361), gone=gone)
+    assert end_of(pod)[0] == (at(300) if exit_code is None else at(360))
+    attempt = Attempt.objects.create(
+        workload=run, number=1, object_name="train", started_at=at(1), created_at=at(0)
+    )
+    observation = Observation(stage="failed", reason=Reason.NODE_LOST, message="", finished_at=at(360))
+    assert attempt_ended(attempt, observation, now=at(400)) == end_of(pod)[0]
+    assert ledger_difference() == 0
+
+
+def test_a_pod_that_was_collected_while_nobody_watched_its_node_ended_when_it_was_collected(pod, run):
+    see_pods([PodSeen(collected(pod, seconds=360), run)], cluster="default", now=at(361))
+    assert end_of(pod)[0] == at(360)
 
 
 def test_what_the_pod_says_of_its_own_end_goes_before_everything(pod, run):

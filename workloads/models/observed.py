@@ -18,6 +18,8 @@ from workloads.podrequests import Others, others_offered
 
 JOB_COMPLETION, NODE_GONE = "job-completion", "node-gone"
 """What bounds the end of a pod that vanished: the first says when it ended, the second when it had at the latest."""
+COLLECTED = Q(disruption="DeletionByPodGC", exit_code__isnull=True)
+"""Pods that were ended for their node alone, which has gone: none of their containers said when it ended."""
 
 
 class PodRecord(models.Model):
@@ -112,11 +114,17 @@ class PodRecord(models.Model):
     @property
     def ended_at(self) -> datetime | None:
         """When it stopped holding its GPUs, by the API's own times (docs/explanation/money.md)."""
-        if self.finished_at is not None:
+        if self.finished_at is not None and not self.collected:
             return self.finished_at
-        if self.gone_at is None:
+        if self.finished_at is None and self.gone_at is None:
             return None
-        return min(bound for bound in (self.deletion_at, self.bounded_at, self.gone_at) if bound is not None)
+        bounds = self.finished_at, self.deletion_at, self.bounded_at, self.gone_at
+        return min(bound for bound in bounds if bound is not None)
+
+    @property
+    def collected(self) -> bool:
+        """Whether it is one of those that were `COLLECTED`: it had ended when that was written, and its node before."""
+        return self.disruption == "DeletionByPodGC" and self.exit_code is None
 
     @property
     def certain_until(self) -> datetime | None:
