@@ -210,7 +210,7 @@ def django_db_modify_db_settings(
     from tests.migrating import copied
 
     instead_of_flush()
-    if "PYTEST_XDIST_WORKER" in os.environ and settings.ENVIRONMENT.database is None:  # noqa: TID251
+    if settings.ENVIRONMENT.database is None:
         with _locked(servers / "template.lock"), django_db_blocker.unblock():
             copied(servers / "template")
 

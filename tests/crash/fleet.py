@@ -24,7 +24,7 @@ from portal.folders import Folders
 from portal.runtime import children, postgres, valkey
 from portal.runtime.children import Child, ChildCommand
 from teams.tokens import new_token
-from tests.session import session_folder
+from tests import migrating
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,29 +107,13 @@ class Fleet:
         self.manage("bootstrap", str(seed))
 
     def _migrate(self) -> None:
-        """Makes all tables, from what an earlier fleet of this run of the tests has kept of them where there is one."""
-        session = session_folder()
-        kept = session / "migrated.sql" if session else None
-        if kept and kept.exists():
-            self._ask_postgres("psql", "--quiet", "--set=ON_ERROR_STOP=1", f"--file={kept}")
+        """Makes all tables, from what an earlier portal of the tests has left of them where there is one."""
+        address = {"PGHOST": str(self.folders.postgres_sockets), "PGUSER": "portal", "PGDATABASE": "portal"}
+        if migrating.kept_tables().exists():
+            migrating.make_tables(address)
             return
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
-        if kept:
-            # Whole at once, for the worker beside this one.
-            whole = kept.with_name(f"migrated-{self.team}.sql")
-            self._ask_postgres("pg_dump", f"--file={whole}")
-            whole.rename(kept)
-
-    def _ask_postgres(self, program: str, *arguments: str) -> None:
-        address = {"PGHOST": str(self.folders.postgres_sockets), "PGUSER": "portal", "PGDATABASE": "portal"}
-        done = subprocess.run(
-            [str(postgres.binaries() / program), "--no-password", *arguments],
-            env={**os.environ, **address},  # noqa: TID251
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+        migrating.keep_tables(address)
 
     def start_database(self) -> None:
         self._start("postgres", postgres.command(self.folders, durable=self.durable))
