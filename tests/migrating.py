@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from functools import cache
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ NAME = "test_template"
 ROOT = Path(__file__).resolve().parents[1]
 # Whatever a migration may call has a part in what it makes.
 NO_SOURCES = {"tests", "benchmarks", "docs", "build", "dist"}
+# Beside a run of the tests there may be another, of other code.
+OLD_SECONDS = 86_400
 
 
 def copied(made: Path) -> None:
@@ -27,7 +29,6 @@ def copied(made: Path) -> None:
     connection.settings_dict["TEST"]["TEMPLATE"] = NAME
 
 
-@cache
 def kept_tables() -> Path:
     """Where all tables that this code makes are kept, as statements of SQL; they may not be there yet."""
     digest = hashlib.sha256((ROOT / "requirements.lock").read_bytes())
@@ -37,21 +38,24 @@ def kept_tables() -> Path:
     return ROOT / ".pytest_cache" / "migrated" / f"{digest.hexdigest()}.sql"
 
 
-def keep_tables(of: dict[str, Any]) -> None:
-    """Keep those of a database that has been migrated and nothing else; `of` is how libpq finds it."""
-    kept = kept_tables()
+def keep_tables(kept: Path, of: dict[str, Any]) -> None:
+    """Keep there those of a database that has been migrated and nothing else; `of` is how libpq finds it."""
+    if kept != kept_tables():
+        return  # The code was changed meanwhile: which of it made the tables nobody knows.
     kept.parent.mkdir(parents=True, exist_ok=True)
-    for old in kept.parent.glob("*.sql"):
-        old.unlink(missing_ok=True)
     # Whole at once, for who asks at this moment.
     whole = kept.with_suffix(f".{os.getpid()}")
     _ask("pg_dump", of, "--no-owner", f"--file={whole}")
     whole.rename(kept)
+    for old in set(kept.parent.iterdir()) - {kept}:
+        with suppress(FileNotFoundError):
+            if old.stat().st_mtime < kept.stat().st_mtime - OLD_SECONDS:
+                old.unlink()
 
 
-def make_tables(to: dict[str, Any]) -> None:
+def make_tables(kept: Path, to: dict[str, Any]) -> None:
     """Make the kept tables in an empty database."""
-    _ask("psql", to, "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={kept_tables()}")
+    _ask("psql", to, "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--file={kept}")
 
 
 def _make_template() -> None:
@@ -61,10 +65,11 @@ def _make_template() -> None:
         "PGUSER": connection.settings_dict["USER"],
         "PGDATABASE": NAME,
     }
-    if kept_tables().exists():
+    kept = kept_tables()
+    if kept.exists():
         with connection._nodb_cursor() as cursor:
             cursor.execute(f"CREATE DATABASE {NAME}")
-        make_tables(address)
+        make_tables(kept, address)
         return
     name, test["NAME"] = test["NAME"], NAME
     try:
@@ -74,7 +79,7 @@ def _make_template() -> None:
         connection.close()
         test["NAME"] = name
         connection.settings_dict["NAME"] = own
-    keep_tables(address)
+    keep_tables(kept, address)
 
 
 def _ask(program: str, address: dict[str, Any], *arguments: str) -> None:

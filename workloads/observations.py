@@ -190,7 +190,10 @@ def _replacing(record: PodRecord, facts: dict[str, Any]) -> dict[str, Any]:
     """
     if record.phase in ENDED and facts["phase"] not in ENDED:
         facts = {name: value for name, value in facts.items() if name not in STATE}
-    kept = KEPT | KEPT_OF_ENDED if record.phase in ENDED else KEPT
+    kept = KEPT | KEPT_OF_ENDED if record.phase in ENDED else dict(KEPT)
+    if record.phase not in ENDED and facts["phase"] in ENDED:
+        # What a container ended with that was started again is not how the pod ended.
+        del kept["exit_code"]
     return {name: value for name, value in facts.items() if name not in kept or value != kept[name]}
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from django.db.models import Case, Max, When
+from django.db.models import Case, Max, Q, When
 from django.db.models.functions import Coalesce, Least
 
 from workloads.models import Attempt
-from workloads.models.observed import COLLECTED
+from workloads.models.observed import COLLECTED, NODE_GONE
 from workloads.pods.observation import Observation
 from workloads.states import FINAL, Phase
 
 END_OF_POD = Case(
-    When(COLLECTED, then=Least("finished_at", "deletion_at", "bounded_at", "gone_at")),
+    When(
+        COLLECTED & Q(finished_at__isnull=False, bounded_by=NODE_GONE),
+        then=Least("finished_at", "bounded_at"),
+    ),
     default=Coalesce("finished_at", Least("deletion_at", "bounded_at", "gone_at")),
 )
 """`PodRecord.ended_at` of a pod that has ended, for the database; its least leaves out what is not known."""

@@ -71,7 +71,7 @@ def _bound(rows: Iterable[PodRecord], told: Mapping[int, datetime] | None = None
     """Bound the ends of those that vanished and left none, or were ended for their node, by what else the cluster shows of
     them; returns the changed rows. `told` are ends of attempts that no row has yet.
     """
-    lost = [row for row in rows if row.collected or (row.gone_at is not None and row.finished_at is None)]
+    lost = [row for row in rows if (row.collected if row.finished_at else row.gone_at is not None)]
     if not lost:
         return []
     ends: dict[tuple[int, int], datetime] = {}
@@ -87,7 +87,8 @@ def _bound(rows: Iterable[PodRecord], told: Mapping[int, datetime] | None = None
             left.get(row.node_name),
         )
         bounds = []
-        if end is not None and end >= (row.scheduled_at or row.created_at):
+        own = row.finished_at is not None
+        if end is not None and not own and end >= (row.scheduled_at or row.created_at):
             # That it was there later is evidenced: an operator may say so before the last pod has stopped.
             bounds.append((max(end, row.seen_until or end), JOB_COMPLETION))
         if (

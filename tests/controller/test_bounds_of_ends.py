@@ -12,7 +12,8 @@ from controller.reconcile import sightings
 from controller.reconcile.lifetimes import attempt_ended
 from controller.reconcile.sightings import miss_pods, see_ends, see_pods
 from controller.watch.objects import ObjectSink
-from costs.ledger.services import record_usage
+from costs.ledger.check import check_all
+from costs.ledger.services import record_usage, settle
 from costs.models import UsageInterval
 from costs.reports.queries import ledger_difference
 from foundation import clock
@@ -188,17 +189,26 @@ def collected(pod, *, seconds, exit_code=None):
 def test_a_pod_that_was_collected_since_its_node_has_gone_ended_with_the_node(pod, run, gone, exit_code):
     """The collector comes most of a minute later. What the container itself said goes before everything."""
     NodeRecord.objects.create(cluster="default", uid="n", name=pod.node_name, resource_version="1",
-                              created_at=at(-100), gone_at=at(300))  # fmt: skip
-    record_usage(pod, now=at(350))
-    seen = [PodSeen(collected(pod, seconds=360, exit_code=exit_code), run)]
-    see_pods(seen, cluster="default", now=at(361), gone=gone)
-    assert end_of(pod)[0] == (at(300) if exit_code is None else at(360))
+                              created_at=at(-100), gone_at=at(3_700))  # fmt: skip
+    # A container that was started again had ended too; an operator says early that all is over, and a Job was deleted.
+    PodRecord.objects.filter(pk=pod.pk).update(exit_code=1, deletion_at=at(3_600))
+    record_object(job(run, conditions=[("Succeeded", 100)]), workload=run, cluster="default", now=at(100))
+    settle(record_usage(pod, now=at(3_750)), now=at(3_750))
+    see_pods(
+        [PodSeen(collected(pod, seconds=3_760, exit_code=exit_code), run)], cluster="default", now=at(3_761)
+    )
+    if gone:
+        again = collected(pod, seconds=3_760, exit_code=exit_code)
+        again["metadata"]["resourceVersion"] = "10"
+        see_pods([PodSeen(again, run)], cluster="default", now=at(3_762), gone=True)
+    ended = at(3_700) if exit_code is None else at(3_760)
+    assert end_of(pod)[:2] == (ended, ended), "it is paid by who used it"
     attempt = Attempt.objects.create(
         workload=run, number=1, object_name="train", started_at=at(1), created_at=at(0)
     )
-    observation = Observation(stage="failed", reason=Reason.NODE_LOST, message="", finished_at=at(360))
-    assert attempt_ended(attempt, observation, now=at(400)) == end_of(pod)[0]
-    assert ledger_difference() == 0
+    observation = Observation(stage="failed", reason=Reason.NODE_LOST, message="", finished_at=at(3_760))
+    assert attempt_ended(attempt, observation, now=at(3_800)) == ended
+    assert check_all(now=at(7_300)) == []
 
 
 def test_a_pod_that_was_collected_while_nobody_watched_its_node_ended_when_it_was_collected(pod, run):

@@ -125,9 +125,10 @@ def test_f5_a_burst_of_server_errors_is_waited_out_and_nothing_is_missed(proxy, 
         seen(before)
         proxy.meet(faults.watches("pods"), answer=faults.answers(code, "InternalError"))
         proxy.meet(faults.lists("pods"), answer=faults.answers(code, "InternalError"))
-        during = pods.make("during", BED_RUN_SECONDS="0.1")
         # A watch that is being opened is not among those that a cut breaks.
-        until(lambda: proxy.cut() or follower.failures >= 3)
+        until(lambda: proxy.cut() or follower.failures >= 1)
+        during = pods.make("during", BED_RUN_SECONDS="0.1")
+        until(lambda: follower.failures >= 3)
         assert nothing_gone()
         proxy.mend()
         seen(before, phase="Succeeded")

@@ -109,11 +109,12 @@ class Fleet:
     def _migrate(self) -> None:
         """Makes all tables, from what an earlier portal of the tests has left of them where there is one."""
         address = {"PGHOST": str(self.folders.postgres_sockets), "PGUSER": "portal", "PGDATABASE": "portal"}
-        if migrating.kept_tables().exists():
-            migrating.make_tables(address)
+        kept = migrating.kept_tables()
+        if kept.exists():
+            migrating.make_tables(kept, address)
             return
         self.manage("migrate", "--no-input", "--skip-checks", "--verbosity=0")
-        migrating.keep_tables(address)
+        migrating.keep_tables(kept, address)
 
     def start_database(self) -> None:
         self._start("postgres", postgres.command(self.folders, durable=self.durable))

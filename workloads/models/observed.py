@@ -114,16 +114,16 @@ class PodRecord(models.Model):
     @property
     def ended_at(self) -> datetime | None:
         """When it stopped holding its GPUs, by the API's own times (docs/explanation/money.md)."""
-        if self.finished_at is not None and not self.collected:
-            return self.finished_at
-        if self.finished_at is None and self.gone_at is None:
+        if self.finished_at is not None:
+            left_at = self.bounded_at if self.collected and self.bounded_by == NODE_GONE else None
+            return min(self.finished_at, left_at or self.finished_at)
+        if self.gone_at is None:
             return None
-        bounds = self.finished_at, self.deletion_at, self.bounded_at, self.gone_at
-        return min(bound for bound in bounds if bound is not None)
+        return min(bound for bound in (self.deletion_at, self.bounded_at, self.gone_at) if bound is not None)
 
     @property
     def collected(self) -> bool:
-        """Whether it is one of those that were `COLLECTED`: it had ended when that was written, and its node before."""
+        """Whether it is one of those that were `COLLECTED`: when it says that it ended, its node had gone before."""
         return self.disruption == "DeletionByPodGC" and self.exit_code is None
 
     @property
@@ -132,7 +132,9 @@ class PodRecord(models.Model):
         ended by `ended_at`, and was there at this moment.
         """
         end = self.ended_at
-        told = {self.finished_at, self.deletion_at, None if self.bounded_by == NODE_GONE else self.bounded_at}
+        if self.finished_at is not None:
+            return end
+        told = {self.deletion_at, None if self.bounded_by == NODE_GONE else self.bounded_at}
         return end if end is None or end in told or self.seen_until is None else min(end, self.seen_until)
 
 
