@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo up test processes journeys check bench crash soak mutants pictures docs clean lock image
+.PHONY: help demo up test matrix processes journeys check bench crash soak mutants pictures docs clean lock image
 
 # Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
 VENV := .venv
@@ -43,7 +43,10 @@ up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_D
 	@exec $(PYTHON) manage.py up
 
 test: $(STAMP) ## Run the whole default suite
-	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
+
+matrix: $(STAMP) ## Run the second tier: every page in every look, every person on every address
+	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
 
 processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, which takes long
 	@$(PYTHON) -m pytest -n $(PORTALS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)
