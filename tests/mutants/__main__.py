@@ -1,7 +1,8 @@
 """Plant each fault of the list in a copy of the project and see whether a test finds it.
 
-`python -m tests.mutants draw` writes the list (once: it is the yardstick), `reach` runs the default suite and records
-which tests reach which lines, `run` plants, `report` prints the table. `make mutants` is the last three.
+`python -m tests.mutants draw` adds the groups to the list that are new (what is drawn stays: it is the yardstick), `reach`
+runs both tiers of the suite and records which tests reach which lines, `run` plants, `report` prints the table.
+`make mutants` is the last three.
 A fault is caught where a test that reaches its line fails; `run` goes on where it was ended.
 """
 
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,9 @@ from typing import Any
 import coverage
 import pytest
 
-from tests.mutants.faults import ROOT, Fault, draw, listed, located, write
-from tests.mutants.reach import ASKED
-from tests.mutants.sites import planted
+from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
+from tests.mutants.reach import ASKED, DECLARATIONS, TEMPLATES, merge, tests_of
+from tests.mutants.sites import Site, planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
 # What the suite found while it still built each world anew: what was caught then is caught now.
@@ -49,7 +50,7 @@ def main() -> None:
     asked = parser.parse_args()
     match asked.step:
         case "draw":
-            write(draw())
+            write(with_new_groups(listed()))
         case "reach":
             sys.exit(record(asked.jobs))
         case "run":
@@ -66,8 +67,10 @@ def record(jobs: str) -> int:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-n", jobs, *SUITE]
     ended = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     whole = coverage.Coverage(data_file=REACH / "reach", config_file=False)
-    whole.combine([str(REACH)])
+    whole.combine([str(path) for path in REACH.glob("reach.*")])
     whole.save()
+    merge(REACH)
+    (REACH / "commit").write_text(_git("rev-parse", "HEAD"))
     return ended.returncode
 
 
@@ -95,7 +98,7 @@ def judge(
     `first` is the name of the test that is asked before the others, if it reaches the fault: what found it once.
     """
     module, site = located(fault)
-    tests = reaching(data, module, site.lines)
+    tests = reaching(data, module, site)
     if not tests:
         return {"verdict": "unreached", "tests": 0, "by": "", "seconds": 0}
     path = tree / module
@@ -113,15 +116,23 @@ def judge(
     return {"verdict": verdict, "tests": len(tests), "by": by, "seconds": seconds}
 
 
-def reaching(data: coverage.CoverageData, module: str, lines: Iterable[int]) -> list[str]:
-    """The tests that reach one of the lines, by themselves or by what is set up for them."""
-    contexts = data.contexts_by_lineno(str(ROOT / module))
-    asked = json.loads((REACH / ASKED).read_text())
-    found = {each for line in lines for each in contexts.get(line, ()) if each}
-    tests = {test for each in found for test in asked.get(each, [] if each[0] == "@" else [each])}
+def reaching(data: coverage.CoverageData, module: str, site: Site) -> list[str]:
+    """The tests that reach the site, by themselves or by what is set up for them."""
+    if module.endswith(".html"):
+        tests = _noted(TEMPLATES, module)
+    elif site.declared:
+        tests = _noted(DECLARATIONS, f"{module.removesuffix('.py').replace('/', '.')}.{site.symbol}")
+    else:
+        contexts = data.contexts_by_lineno(str(ROOT / module))
+        asked = json.loads((REACH / ASKED).read_text())
+        tests = tests_of((each for line in site.lines for each in contexts.get(line, ())), asked)
     # Those of the module's own app first: one of them fails soonest.
     own = f"tests/{module.partition('/')[0]}/"
     return sorted(tests, key=lambda test: (not test.startswith(own), test))
+
+
+def _noted(name: str, key: str) -> set[str]:
+    return set(json.loads((REACH / name).read_text()).get(key, ()))
 
 
 def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
@@ -170,14 +181,19 @@ def _pytest(tree: Path, tests: list[str], *arguments: str) -> subprocess.Complet
 @contextmanager
 def _copy() -> Iterator[Path]:
     """What git knows of the working tree, in a folder of its own, so that a fault is never left behind."""
-    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    files = _git("ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         for name in filter(None, files):
             if (ROOT / name).is_file():
                 (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, Path(folder) / name)
         yield Path(folder)
+
+
+def _git(*arguments: str) -> str:
+    """What git prints, without the line break at its end."""
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.rstrip("\n")
 
 
 def report() -> str | None:

@@ -1,23 +1,27 @@
-"""A plugin of pytest: which tests reach which lines of the modules that faults are planted in.
+"""A plugin of pytest: which tests reach which lines, render which templates and use what which classes declare.
 
-`python -m pytest -p tests.mutants.reach`, with the folder for what is recorded in PORTAL_TEST_REACH.
+`python -m pytest -p tests.mutants.reach`, with the folder for what is recorded in PORTAL_TEST_REACH. Line coverage
+sees neither a template nor the body of a class, which runs once, when its module is imported.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import coverage
 import pytest
 
-from tests.mutants.faults import ROOT, modules
+from tests.mutants.faults import ROOT, packages
 
 # Tests by the name of what is set up once for several of them.
 ASKED = "asked.json"
+TEMPLATES = "templates.json"
+DECLARATIONS = "declarations.json"
 
 
 def shared(module: str, fixture: str) -> str:
@@ -35,10 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Recorder:
     def __init__(self) -> None:
         self._folder = folder = Path(os.environ["PORTAL_TEST_REACH"])  # noqa: TID251
-        self._test = ""
-        files = [str(ROOT / module) for module in modules()]
+        self._context = ""
+        self._templates: dict[str, set[str]] = defaultdict(set)
+        self._declarations: dict[str, set[str]] = defaultdict(set)
         self._coverage = coverage.Coverage(
-            data_file=folder / "reach", data_suffix=True, include=files, config_file=False
+            data_file=folder / "reach",
+            data_suffix=True,
+            include=[f"{ROOT / package}/*" for package in packages()],
+            omit=["*/migrations/*"],
+            config_file=False,
         )
         self._coverage.start()
 
@@ -50,6 +59,7 @@ class _Recorder:
                 for owner in ("", item.nodeid.partition("::")[0]):
                     asked.setdefault(shared(owner, name), []).append(item.nodeid)
         (self._folder / ASKED).write_text(json.dumps(asked))
+        self._watch()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -58,22 +68,82 @@ class _Recorder:
         if fixturedef.scope == "function":
             return (yield)
         module = request.node.nodeid.partition("::")[0] if fixturedef.scope in {"module", "class"} else ""
-        self._coverage.switch_context(shared(module, fixturedef.argname))
+        test = self._context
+        self._enter(shared(module, fixturedef.argname))
         try:
             return (yield)
         finally:
-            self._coverage.switch_context(self._test)
+            self._enter(test)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._test = item.nodeid
-        self._coverage.switch_context(self._test)
+        self._enter(item.nodeid)
         try:
             return (yield)
         finally:
-            self._test = ""
-            self._coverage.switch_context(self._test)
+            self._enter("")
 
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
+        for name, seen in ((TEMPLATES, self._templates), (DECLARATIONS, self._declarations)):
+            path = self._folder / f"{name}.{os.getpid()}"
+            path.write_text(json.dumps({key: sorted(contexts) for key, contexts in seen.items()}))
+
+    def _enter(self, context: str) -> None:
+        self._context = context
+        self._coverage.switch_context(context)
+
+    def _watch(self) -> None:
+        """From now on note each template that is rendered and each class that a request, field or form is made of."""
+        from django.forms import BaseForm
+        from django.test.signals import template_rendered
+        from django.views import View
+        from rest_framework.serializers import BaseSerializer
+        from template_partials.templatetags.partials import TemplateProxy
+
+        template_rendered.connect(self._rendered, weak=False)
+        for owner, name, note in (
+            (TemplateProxy, "_render", lambda partial: self._note_template(partial.origin)),
+            (View, "setup", lambda view: self._note_class(type(view))),
+            (BaseForm, "__init__", lambda form: self._note_class(type(form))),
+            (BaseSerializer, "__init__", lambda serializer: self._note_class(type(serializer))),
+        ):
+            setattr(owner, name, _noting(getattr(owner, name), note))
+
+    def _rendered(self, *, template: Any, **_: Any) -> None:
+        self._note_template(template.origin)
+
+    def _note_template(self, origin: Any) -> None:
+        path = Path(str(origin.name))
+        if path.is_relative_to(ROOT):
+            self._templates[str(path.relative_to(ROOT))].add(self._context)
+
+    def _note_class(self, used: type) -> None:
+        for each in used.__mro__:
+            self._declarations[f"{each.__module__}.{each.__qualname__}"].add(self._context)
+
+
+def _noting(original: Callable[..., Any], note: Callable[[Any], None]) -> Callable[..., Any]:
+    def noting(self: Any, *args: Any, **kwargs: Any) -> Any:
+        note(self)
+        return original(self, *args, **kwargs)
+
+    return noting
+
+
+def merge(folder: Path) -> None:
+    """One file of each kind of what the workers have noted, with the tests that each shared fixture stands for."""
+    asked = json.loads((folder / ASKED).read_text())
+    for name in (TEMPLATES, DECLARATIONS):
+        tests: dict[str, set[str]] = defaultdict(set)
+        for part in folder.glob(f"{name}.*"):
+            for key, contexts in json.loads(part.read_text()).items():
+                tests[key].update(tests_of(contexts, asked))
+            part.unlink()
+        (folder / name).write_text(json.dumps({key: sorted(found) for key, found in sorted(tests.items())}))
+
+
+def tests_of(contexts: Any, asked: dict[str, list[str]]) -> set[str]:
+    """The tests that were under way, or that asked for the fixture that was set up."""
+    return {test for each in contexts if each for test in asked.get(each, [] if each[0] == "@" else [each])}

@@ -36,6 +36,8 @@ class Site:
     # Where it stands: (line, column in bytes) from and to, and the lines that run when it is reached.
     span: tuple[tuple[int, int], tuple[int, int]]
     lines: range
+    # Whether the body of a class says it: it runs once, when the module is imported.
+    declared: bool = False
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
@@ -47,12 +49,13 @@ def sites(source: str) -> list[Site]:
     seen: Counter[tuple[str, str, str, str]] = Counter()
     found = []
     lines = source.encode().splitlines(keepends=True)
-    for symbol, function in _functions(ast.parse(source), ""):
-        for statement in chain.from_iterable(map(_statements, function.body)):
+    for symbol, scope in _scopes(ast.parse(source), ""):
+        for statement in chain.from_iterable(map(_statements, scope.body)):
             for node, kind, after in _faults(statement):
                 span = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
                 name = (symbol, kind, _segment(lines, *span), after)
-                found.append(Site(*name, seen[name], span, _lines(statement)))
+                declared = isinstance(scope, ast.ClassDef)
+                found.append(Site(*name, seen[name], span, _lines(statement), declared=declared))
                 seen[name] += 1
     return found
 
@@ -74,13 +77,14 @@ def planted(source: str, site: Site) -> str:
     return b"".join(lines).decode()
 
 
-def _functions(body: ast.AST, prefix: str) -> Iterator[tuple[str, Function]]:
+def _scopes(body: ast.AST, prefix: str) -> Iterator[tuple[str, Function | ast.ClassDef]]:
+    """Each function and class by its name; the statements of a class itself are what it declares."""
     for node in ast.iter_child_nodes(body):
         if isinstance(node, ast.ClassDef | Function):
             name = f"{prefix}{node.name}"
-            if isinstance(node, Function) and node.name not in UNPLANTED:
+            if node.name not in UNPLANTED:
                 yield name, node
-            yield from _functions(node, f"{name}.")
+            yield from _scopes(node, f"{name}.")
 
 
 def _statements(statement: ast.stmt) -> Iterator[ast.stmt]:

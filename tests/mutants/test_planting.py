@@ -7,8 +7,9 @@ import difflib
 
 import pytest
 
-from tests.mutants.faults import GROUPS, ROOT, draw, listed, located
+from tests.mutants.faults import GROUPS, ROOT, LostError, draw, listed, located, with_new_groups
 from tests.mutants.sites import planted, sites
+from tests.mutants.template_sites import template_sites
 
 SOURCE = '''
 def pay(cents, *, late=False):
@@ -23,6 +24,8 @@ def pay(cents, *, late=False):
 
 
 class Till:
+    drawers = Many(least=1)
+
     def shut(self):
         return all(each is None for each in self.drawers)
 '''
@@ -43,12 +46,13 @@ def test_every_kind_of_fault_is_found():
         ("pay", "operator", "not late", "(late)"),
         ("pay", "operator", "cents - 1", "(cents + 1)"),
         ("pay", "constant", "1", "(2)"),
+        ("Till", "constant", "1", "(2)"),
         ("Till.shut", "comparison", "each is None", "(each is not None)"),
     ]
 
 
 def test_equal_faults_of_a_symbol_are_told_apart():
-    assert [site.occurrence for site in sites(SOURCE) if site.before == "1"] == [0, 1]
+    assert [site.occurrence for site in sites(SOURCE) if (site.symbol, site.before) == ("pay", "1")] == [0, 1]
 
 
 @pytest.mark.parametrize("site", sites(SOURCE), ids=lambda site: f"{site.kind}-{site.before}")
@@ -66,7 +70,33 @@ def test_the_same_seed_draws_the_same_faults():
     assert len(draw()) == sum(count for count, _ in GROUPS.values()) == 60
 
 
-@pytest.mark.parametrize("fault", listed(), ids=lambda fault: f"{fault.number}-{fault.symbol}")
-def test_each_fault_of_the_list_is_in_the_code(fault):
-    module, site = located(fault)
-    ast.parse(planted((ROOT / module).read_text(), site))
+def test_a_list_that_has_all_groups_stays_as_it_is():
+    assert with_new_groups(listed()) == listed()
+
+
+def test_a_condition_and_a_value_of_a_template_can_be_planted_and_a_comment_cannot():
+    source = "{# {% if no %} #}\n<b>ü {% if late and cents > 3 %}{{ name }}{% endif %}</b>\n{{ text|safe }}"
+    found = template_sites("till.html", source)
+    assert [(site.kind, site.before, site.after) for site in found] == [
+        ("removed if", "late and cents > 3", "True"),
+        ("unescaped value", "name", "name|safe"),
+    ]
+    assert [planted(source, site).splitlines()[1] for site in found] == [
+        "<b>ü {% if True %}{{ name }}{% endif %}</b>",
+        "<b>ü {% if late and cents > 3 %}{{ name|safe }}{% endif %}</b>",
+    ]
+
+
+def test_each_fault_of_the_list_is_in_the_code():
+    lost = []
+    for fault in listed():
+        try:
+            module, site = located(fault)
+        except LostError as error:
+            lost.append(str(error))
+            continue
+        changed = planted((ROOT / module).read_text(), site)
+        assert changed != (ROOT / module).read_text()
+        if module.endswith(".py"):
+            ast.parse(changed)
+    assert lost == []
