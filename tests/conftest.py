@@ -26,7 +26,7 @@ import pytest
 from tests import session
 from tests.rest_coverage import recorder
 from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
-from tests.seconds import Seconds
+from tests.seconds import CoreSeconds, Seconds
 from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
 from tests.waiting import until
 
@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Seconds())
         os.environ[session.VARIABLE] = tempfile.mkdtemp(prefix="mlp-test-")  # noqa: TID251
         (_session() / "owner").write_text(str(os.getpid()))
+    config.pluginmanager.register(CoreSeconds())
     _point_settings_at(_session())
 
 
