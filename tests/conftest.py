@@ -306,7 +306,7 @@ def _devcluster(folder: Path, *, kubelet: str) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(timeout=15)
+            process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -242,7 +242,7 @@ def test_the_answers_first_bytes_come_before_its_last(faulty, faulty_client):
     def script(exchange):
         exchange.start(content_type="text/event-stream")
         exchange.chunk(b"first")
-        assert seen.wait(5)
+        assert seen.wait(30)
         exchange.chunk(b"last")
         exchange.finish()
 
@@ -398,7 +398,7 @@ def test_inside_the_cluster_nothing_is_sent_on_an_old_connection_and_no_answer_o
             arrived.set()
             exchange.start()
             exchange.chunk(b"first")
-            assert go_on.wait(10)
+            assert go_on.wait(30)
             exchange.chunk(b"last")
             exchange.finish()
         else:

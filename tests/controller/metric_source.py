@@ -79,7 +79,7 @@ def metric_source(folder: Path) -> Iterator[Source]:
         yield source
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(30)
         exporter.shutdown()
         exporter.server_close()
 

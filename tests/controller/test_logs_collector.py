@@ -202,7 +202,7 @@ def test_a_store_that_is_away_costs_time_and_no_line(bed, collectors, monkeypatc
 
     monkeypatch.setattr(ContainerLog, "_store", failing)
     bed.write(pod.name, *(line(index) for index in range(50)))
-    assert tried.wait(10)
+    assert tried.wait(30)
     assert texts(run) == []
     away.set()
     until_stored(run, numbers(50))

@@ -183,7 +183,7 @@ def test_of_many_who_ask_at_once_exactly_one_gets_the_lease():
 
     def ask(number: int) -> None:
         try:
-            barrier.wait(10)
+            barrier.wait(30)
             got.append(take(f"holder-{number}"))
         finally:
             connection.close()

@@ -78,7 +78,7 @@ def up(tmp_path):
         if each.process.poll() is None:
             each.process.kill()
         each.process.wait()
-        until(lambda each=each: not each.left(), seconds=20, said="everything has ended")
+        until(lambda each=each: not each.left(), said="everything has ended")
 
 
 def fetch(url: str) -> int:
@@ -133,7 +133,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     # After a crash of the web process nobody is turned away: its socket stays open until the next one serves it.
     crashed = first.pids_of("manage.py serve")
     os.kill(crashed[0], signal.SIGKILL)
-    until(lambda: not {*crashed} & {*first.left()}, seconds=10, said="web is gone")
+    until(lambda: not {*crashed} & {*first.left()}, said="web is gone")
     assert fetch(f"{url}/healthz") == 200
     assert "web ended (signal SIGKILL), starting it again" in first.text
 
@@ -141,7 +141,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     assert len(first.left()) >= 10
     first.process.kill()
     first.process.wait()
-    until(lambda: not first.left(), seconds=20, said=f"no process is left of {first.left()}")
+    until(lambda: not first.left(), said=f"no process is left of {first.left()}")
 
     second = up()
     second.until_started()
