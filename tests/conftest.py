@@ -24,6 +24,7 @@ import hypothesis
 import pytest
 
 from tests import session
+from tests.effort import SOAK
 from tests.rest_coverage import recorder
 from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
 from tests.seconds import Seconds
@@ -35,11 +36,12 @@ START_SECONDS = 90.0
 # These suites drive devcluster alone; they need no Django and must not pay for it.
 WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
 
-# No test fails because the machine is busy. The rest is Hypothesis' own choice, which draws the same each time in CI.
+# No test fails because the machine is busy, and what is drawn little is the same each time.
 hypothesis.settings.register_profile(
     "portal",
     hypothesis.settings(),
     deadline=None,
+    derandomize=not SOAK,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("portal")

@@ -139,11 +139,10 @@ def test_a_cluster_that_is_gone_is_503(faulty, call):
 @both
 def test_a_service_that_does_not_answer_is_504(faulty, faulty_client, call):
     faulty.script = lambda exchange: exchange.hang()
-    began = time.monotonic()
     with pytest.raises(ProxyFailed) as caught:
         call(faulty_client, limits=ProxyLimits(total_seconds=0.3))
+    # Without the limit the server would have cut it at last, which is no 504.
     assert caught.value.status == 504
-    assert time.monotonic() - began < 5
 
 
 @both

@@ -133,7 +133,7 @@ def test_it_ends_with_its_time_and_with_its_endpoint(live, bench, member):
     assert live.get("/vision/digits/", token=secret).status == 200
     Workload.objects.filter(pk=bench.endpoint.pk).update(phase="Cancelled", finished_at=clock.now())
     bench.make_endpoint("digits")
-    until(lambda: live.get("/vision/digits/", token=secret).status == 401, ACCESS_SECONDS + 5)
+    until(lambda: live.get("/vision/digits/", token=secret).status == 401)
 
 
 def test_one_that_is_malformed_costs_no_question(slow_live, bench, member):
@@ -211,7 +211,7 @@ def test_a_loss_that_nobody_told_is_noticed_within_seconds(live, bench):
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("UPDATE teams_apitoken SET revoked_at = now()")
         cursor.execute("RESET session_replication_role")
-    until(lambda: live.get("/vision/digits/", token=bench.token).status == 401, ACCESS_SECONDS + 5)
+    until(lambda: live.get("/vision/digits/", token=bench.token).status == 401)
 
 
 def test_one_question_serves_many_requests(slow_live, bench, upstream):
@@ -273,13 +273,16 @@ def test_what_was_known_is_served_while_the_database_is_away(live, bench, member
         assert live.get("/vision/digits/", token=token).status == 200
     with Closed():
         until(lambda: not live.health()["listening"])
-        deadline = time.monotonic() + 4 * ACCESS_SECONDS
-        served = 0
-        while time.monotonic() < deadline:
+        known_until = time.monotonic() + 4 * ACCESS_SECONDS
+
+        def asked_again():
+            """Whether what was known had to be looked at anew long before; both were served once more."""
+            past = time.monotonic() > known_until
             for token in (bench.token, secret):
                 assert live.get("/vision/digits/", token=token).status == 200
-                served += 1
-        assert served > 10
+            return past
+
+        until(asked_again)
         for path, token in (("/vision/digits/", unknown), ("/vision/letters/", bench.token)):
             answer = live.get(path, token=token)
             assert (answer.status, answer.json["code"]) == (503, "database_unavailable")
