@@ -233,6 +233,15 @@ def _nothing_left_in_valkey() -> Iterator[None]:
             client.flushdb()
 
 
+@pytest.fixture
+def still() -> Iterator[None]:
+    """The clock stands: what a test takes from today's date it takes from one day, also around midnight."""
+    from foundation import clock
+
+    with clock.freeze(clock.now()):
+        yield
+
+
 # --- no call to the cluster may hold a database transaction open
 
 

@@ -51,7 +51,7 @@ class RealPrometheus:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:  # noqa: S310 - its own loopback address
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30) as answer:  # noqa: S310 - its own loopback address
                 return answer.status == 200
         except OSError:
             return False

@@ -241,7 +241,7 @@ def test_a_turn_given_as_its_request_is_cancelled_is_given_back():
         turns.end(A)
         waits.cancel()
         await _settled()
-        await asyncio.wait_for(turns.begin(A), 20)
+        await asyncio.wait_for(turns.begin(A), 30)
 
     asyncio.run(played())
 

@@ -82,7 +82,7 @@ def up(tmp_path):
 
 
 def fetch(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=20) as response:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=30) as response:  # noqa: S310
         return response.status
 
 
@@ -193,7 +193,7 @@ def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_besi
         request = urllib.request.Request(  # noqa: S310
             f"{address}/api/v1/query?query={query}", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return json.load(answer)["data"]["result"]
 
     until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, said="all five have been scraped")
