@@ -15,6 +15,8 @@ JOBS ?= $(shell jobs=$$((2 * $$(getconf _NPROCESSORS_ONLN))); echo $$((jobs < 16
 # Whole portals that run at once.
 PORTALS ?= 2
 N ?= 1000
+# What `make crash` and `make soak` draw by chance; they tell it, and it repeats them.
+PORTAL_TEST_SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d " ")
 PYTEST_ARGS ?=
 # Some machines ask Python to keep no bytecode: each of the hundreds of processes of the tests would compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -74,10 +76,10 @@ bench: $(STAMP) ## Run the benchmarks: ratios against a limit measured in the sa
 	@exec $(PYTHON) -m benchmarks
 
 crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubled
-	@PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
+	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the generated tests with large counts
-	@PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
+	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
 
 mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find?
 	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2

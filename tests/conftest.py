@@ -24,6 +24,7 @@ import hypothesis
 import pytest
 
 from tests import session
+from tests.effort import SOAK
 from tests.rest_coverage import recorder
 from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
 from tests.seconds import CoreSeconds, Seconds
@@ -35,11 +36,12 @@ START_SECONDS = 90.0
 # These suites drive devcluster alone; they need no Django and must not pay for it.
 WITHOUT_PORTAL = (ROOT / "tests" / "contract", ROOT / "tests" / "devcluster")
 
-# No test fails because the machine is busy. The rest is Hypothesis' own choice, which draws the same each time in CI.
+# No test fails because the machine is busy, and what is drawn little is the same each time.
 hypothesis.settings.register_profile(
     "portal",
     hypothesis.settings(),
     deadline=None,
+    derandomize=not SOAK,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("portal")
@@ -232,6 +234,15 @@ def _nothing_left_in_valkey() -> Iterator[None]:
             client.flushdb()
 
 
+@pytest.fixture
+def still() -> Iterator[None]:
+    """The clock stands: what a test takes from today's date it takes from one day, also around midnight."""
+    from foundation import clock
+
+    with clock.freeze(clock.now()):
+        yield
+
+
 # --- no call to the cluster may hold a database transaction open
 
 
@@ -307,7 +318,7 @@ def _devcluster(folder: Path, *, kubelet: str) -> Iterator[str]:
     finally:
         process.terminate()
         try:
-            process.wait(timeout=15)
+            process.wait(timeout=30)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from devcluster.prometheus.api import PrometheusApi
 from devcluster.prometheus.storage import Storage
+from tests.waiting import result_of
 
 TOKEN = "a-token"
 """What it asks for: PORTAL_PROMETHEUS_TOKEN of every test."""
@@ -29,7 +30,7 @@ def planted_metrics(storage: Storage | None = None) -> Iterator[tuple[str, Stora
     try:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}", storage
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(timeout=30)
+        result_of(asyncio.run_coroutine_threadsafe(runner.cleanup(), loop))
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shutil
-import socket
 import subprocess
 import urllib.request
 from pathlib import Path
 
 from devcluster.prometheus.storage import NAME, Storage
+from tests.ports import reserved_port
 from tests.waiting import until
 
 PROMETHEUS, PROMTOOL = shutil.which("prometheus"), shutil.which("promtool")
@@ -38,9 +38,7 @@ class RealPrometheus:
             [PROMTOOL, "tsdb", "create-blocks-from", "openmetrics", "samples.txt", "data"],
             cwd=folder, check=True, capture_output=True,
         )  # fmt: skip
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{reserved_port()}"
         command = [PROMETHEUS, "--config.file=config.yml", "--storage.tsdb.path=data"]
         command += [
             "--storage.tsdb.retention.time=100y",
@@ -53,7 +51,7 @@ class RealPrometheus:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=5) as answer:  # noqa: S310 - its own loopback address
+            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=30) as answer:  # noqa: S310 - its own loopback address
                 return answer.status == 200
         except OSError:
             return False

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SECONDS = 30.0
+# What a thread does for a test takes longer than a look; pytest's own limit, which names who hangs, is longer still.
+PATIENCE_SECONDS = 120.0
 # What is so at once costs no pause, and what takes long costs few looks.
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
@@ -30,6 +32,11 @@ def until(
 def until_equal(look: Callable[[], T], expected: T, seconds: float = SECONDS) -> None:
     """Waits for that answer of `look`; fails with the last one."""
     _matching(look, lambda seen: bool(seen == expected), seconds, f"{expected!r}", LONGEST_PAUSE_SECONDS)
+
+
+def result_of(future: Future[T]) -> T:
+    """What it gives or raises, however busy the machine is; TimeoutError if it hangs."""
+    return future.result(PATIENCE_SECONDS)
 
 
 def _matching(

@@ -14,6 +14,7 @@ from teams.models import AuditEvent
 from tests.api.bench import RUNS, Unchanged, problem, row, until_somebody_waits_for_a_row
 from tests.factories.submitted import make_run, move, run_body
 from tests.factories.teams import api_client, make_member, make_team
+from tests.waiting import result_of
 from workloads import services
 from workloads.models import Workload
 from workloads.states import Desired, Phase
@@ -271,5 +272,5 @@ def test_who_locks_the_same_rows_in_another_order_does_not_undo_it(bench):
                 services.change_generation(row(first), now=row(first).created_at)
         except OperationalError:
             pass  # The database chose this one of the two.
-        assert waiting.result(60) == (2, 2, 0, 0)
+        assert result_of(waiting) == (2, 2, 0, 0)
     assert asked_to_end() == {"sweep-1", "sweep-2"}

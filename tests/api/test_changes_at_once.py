@@ -16,6 +16,7 @@ from inference.services import update_endpoint
 from inference.specs import EndpointSpec
 from teams.actors import Actor
 from tests.api.bench import ENDPOINTS, problem, until_somebody_waits_for_a_row
+from tests.waiting import result_of
 from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,7 +53,7 @@ def test_a_patch_keeps_what_somebody_else_changed_meanwhile(bench):
     endpoint = bench.endpoint(flavor="a100-40gb")
     with patched_meanwhile(bench, endpoint, {"image": "example.org/serve:2"}) as waiting:
         change(bench, endpoint, args=["--from-lea"])
-    assert waiting.result(30).status_code == 200
+    assert result_of(waiting).status_code == 200
     spec = current(endpoint)
     assert (spec.image, list(spec.args)) == ("example.org/serve:2", ["--from-lea"])
 
@@ -68,7 +69,7 @@ def test_a_patch_keeps_the_bounds_that_somebody_else_set_meanwhile(bench):
             actor=Actor.of_user(bench.lead),
             now=clock.now(),
         )
-    assert waiting.result(30).status_code == 200
+    assert result_of(waiting).status_code == 200
     spec = current(endpoint)
     assert (spec.image, spec.min_replicas, spec.max_replicas) == ("example.org/serve:2", 2, 3)
 
@@ -79,5 +80,5 @@ def test_a_patch_of_a_version_that_was_seen_is_refused_once_it_has_moved(bench):
     sent = patched_meanwhile(bench, endpoint, {"image": "example.org/serve:2"}, **{"If-Match": tag})
     with sent as waiting:
         change(bench, endpoint, args=["--from-lea"])
-    problem(waiting.result(30), 412)
+    problem(result_of(waiting), 412)
     assert current(endpoint).image == "example.org/serve:1"

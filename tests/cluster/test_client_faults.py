@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 
 import pytest
 import yaml
@@ -87,10 +86,9 @@ def test_every_answer_has_its_error_with_the_servers_message(faulty, faulty_clie
 
 def test_a_half_open_connection_ends_after_the_read_timeout(faulty, hasty_client):
     faulty.script = lambda exchange: exchange.hang()
-    began = time.monotonic()
-    with pytest.raises(ClusterUnavailable, match="did not answer in time"):
+    with pytest.raises(ClusterUnavailable, match="did not answer in time") as caught:
         hasty_client.get(REF)
-    assert time.monotonic() - began < 5
+    assert "read timeout=0.2" in str(caught.value.__cause__)
 
 
 def test_nobody_listening_is_unavailable_and_surely_not_sent(faulty):

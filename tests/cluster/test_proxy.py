@@ -139,11 +139,10 @@ def test_a_cluster_that_is_gone_is_503(faulty, call):
 @both
 def test_a_service_that_does_not_answer_is_504(faulty, faulty_client, call):
     faulty.script = lambda exchange: exchange.hang()
-    began = time.monotonic()
     with pytest.raises(ProxyFailed) as caught:
         call(faulty_client, limits=ProxyLimits(total_seconds=0.3))
+    # Without the limit the server would have cut it at last, which is no 504.
     assert caught.value.status == 504
-    assert time.monotonic() - began < 5
 
 
 @both
@@ -242,7 +241,7 @@ def test_the_answers_first_bytes_come_before_its_last(faulty, faulty_client):
     def script(exchange):
         exchange.start(content_type="text/event-stream")
         exchange.chunk(b"first")
-        assert seen.wait(5)
+        assert seen.wait(30)
         exchange.chunk(b"last")
         exchange.finish()
 
@@ -398,7 +397,7 @@ def test_inside_the_cluster_nothing_is_sent_on_an_old_connection_and_no_answer_o
             arrived.set()
             exchange.start()
             exchange.chunk(b"first")
-            assert go_on.wait(10)
+            assert go_on.wait(30)
             exchange.chunk(b"last")
             exchange.finish()
         else:

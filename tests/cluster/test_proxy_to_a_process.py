@@ -59,7 +59,7 @@ def first_answer(client, target):
         with suppress(ProxyFailed):
             return invoke(client, target, method="POST", path="/a/b", query="c=d", body=b"!body")
 
-    return until(asked, 20, lambda: client.read_log(target.namespace, "echo").decode())
+    return until(asked, 30, lambda: client.read_log(target.namespace, "echo").decode())
 
 
 def test_both_proxies_reach_the_process(target):

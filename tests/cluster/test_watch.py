@@ -185,7 +185,7 @@ def test_closing_the_iterator_closes_the_connection(faulty):
     events = watch(connect(str(faulty.kubeconfig)))
     next(events)
     events.close()
-    assert ended.wait(5)
+    assert ended.wait(30)
 
 
 def told(version):

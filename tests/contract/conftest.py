@@ -49,7 +49,7 @@ def kube(request, tmp_path_factory) -> Iterator[Kube]:
         finally:
             process.terminate()
             try:
-                process.wait(timeout=10)
+                process.wait(timeout=30)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -71,7 +71,7 @@ class OwnCluster:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

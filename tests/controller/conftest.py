@@ -151,7 +151,7 @@ def leave_nothing(client: ClusterClient, namespace: str) -> None:
             if not pod["metadata"].get("ownerReferences"):
                 _delete(client, kinds.POD, pod)
         with suppress(AssertionError):
-            until(lambda: not client.list(kinds.POD, namespace=namespace).items, 20)
+            until(lambda: not client.list(kinds.POD, namespace=namespace).items)
         ref = ObjectRef("v1", "Namespace", "", namespace)
         client.delete(ref, uid=client.get(ref)["metadata"]["uid"])
     except ObjectNotFound:

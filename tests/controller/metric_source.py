@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.server
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from typing_extensions import override
 
 from cluster import prometheus
 from cluster.errors import ClusterUnavailable
+from tests.ports import reserved_port
 from tests.waiting import until
 
 PROMETHEUS = shutil.which("prometheus")
@@ -38,16 +38,10 @@ class Source:
         return "".join(f"{series} {value}\n" for series, value in self.planted.items())
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def metric_source(folder: Path) -> Iterator[Source]:
     """Runs until the end of the block. Needs the program `prometheus`."""
-    port = _free_port()
+    port = reserved_port()
     source = Source(f"http://127.0.0.1:{port}")
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -79,7 +73,7 @@ def metric_source(folder: Path) -> Iterator[Source]:
         yield source
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(30)
         exporter.shutdown()
         exporter.server_close()
 

@@ -229,9 +229,10 @@ def test_a_cut_that_evicts_does_so_however_young_the_runs_are(team, user, flavor
 def test_time_spent_suspended_is_no_time_in_the_queue(team, user, flavor):
     run = submit(team, user, flavor, "run", now=clock.now() - timedelta(days=3))
     move(run, Phase.SUSPENDED, Reason.USER_REQUESTED)
+    suspended_until = clock.now()
     move(run, Phase.QUEUED, Reason.PENDING_EVALUATION)
     run.refresh_from_db()
-    assert clock.now() - run.queued_at < timedelta(minutes=1)
+    assert run.queued_at >= suspended_until
 
 
 def test_who_waits_with_a_verdict_sets_off_no_pass_of_its_own(

@@ -73,7 +73,7 @@ def watched(client):
     finally:
         stop.set()
         for follower in followers:
-            follower.join(20)
+            follower.join(30)
 
 
 def caught_up():
@@ -153,5 +153,5 @@ def test_a_server_that_is_behind_is_noticed_by_its_bookmark(bench, cluster, tmp_
     finally:
         stop.set()
         proxy.close()
-        follower.join(20)
+        follower.join(30)
         client.close()

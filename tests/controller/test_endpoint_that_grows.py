@@ -61,7 +61,7 @@ def test_what_runs_at_its_most_from_now_on_lends_nothing(bench):
     endpoint = deploy_unmeasured(bench)
     bench.until(endpoint.workload, lambda row: Quota.objects.get().headroom == 3)
     scale(bench, endpoint, 4, 4)
-    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live", 20)
+    bench.until(endpoint.workload, lambda row: states(endpoint)[-1] == "live")
     bench.turn(endpoint.workload)
     assert (used(), Quota.objects.get().headroom) == (4, 0)
 

@@ -206,7 +206,7 @@ def test_followers_are_told_after_every_flush(pod):
     with psycopg.connect(**names, autocommit=True) as listener:
         listener.execute(f"LISTEN {workload_logs.NOTIFY_CHANNEL}")
         append(container_log(pod), numbered(0, 1))
-        (told,) = listener.notifies(timeout=5, stop_after=1)
+        (told,) = listener.notifies(timeout=30, stop_after=1)
     assert json.loads(told.payload) == {
         "workload": str(pod.workload.public_id),
         "attempt": 1,

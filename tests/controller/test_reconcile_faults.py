@@ -24,7 +24,7 @@ from tests.controller.clusters import gone
 from tests.controller.endpoints import ready
 from tests.factories.catalogue import make_quota
 from tests.factories.workloads import age_lock
-from tests.waiting import until
+from tests.waiting import result_of, until
 from workloads.models import NodeRecord, WatchCursor, Workload
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -411,7 +411,7 @@ def test_ten_deliveries_of_the_same_message_make_one_object(bench):
     errors = []
 
     def deliver():
-        start.wait(20)
+        start.wait(30)
         try:
             for _ in range(4):
                 Workload.objects.filter(pk=run.pk).update(next_reconcile_at=clock.now())
@@ -423,7 +423,7 @@ def test_ten_deliveries_of_the_same_message_make_one_object(bench):
 
     with ThreadPoolExecutor(10) as pool:
         for each in [pool.submit(deliver) for _ in range(10)]:
-            each.result(60)
+            result_of(each)
     assert errors == []
     bench.until(run, lambda run: run.phase == "Running")
     assert len(bench.own(run, kinds.JOB)) == 1

@@ -23,7 +23,7 @@ from foundation import clock
 from tests.costs.budget_world import USD, Purse, next_month
 from tests.effort import drawn
 from tests.factories.catalogue import SETUP, make_flavor, make_price
-from tests.waiting import until_blocked
+from tests.waiting import result_of, until_blocked
 from workloads.models import Attempt, PodRecord, ResourceFlavor, Workload
 from workloads.states import Phase
 
@@ -280,8 +280,8 @@ def test_ends_of_two_cards_and_the_end_of_a_period_do_not_wait_for_each_other_in
             until_blocked(unless=ending)
             turn = threads.submit(alone, lambda: world.look(world.at(620)))
             until_blocked(2, unless=turn)
-        ending.result(30)
-        turn.result(30)
+        result_of(ending)
+        result_of(turn)
     assert world.paid == 200
     assert BudgetReservation.objects.exclude(closed_at=None).count() == 2
 

@@ -31,7 +31,7 @@ from teams.models import AuditEvent
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.leases import overtaken
 from tests.factories.workloads import make_workload
-from tests.waiting import until_blocked
+from tests.waiting import result_of, until_blocked
 from workloads.models import PodRecord
 
 pytestmark = pytest.mark.django_db
@@ -472,14 +472,14 @@ def in_threads(number, work):
     start = threading.Barrier(number)
 
     def one(index):
-        start.wait(10)
+        start.wait(30)
         try:
             return work(index)
         finally:
             connections.close_all()
 
     with ThreadPoolExecutor(number) as pool:
-        return [each.result(30) for each in [pool.submit(one, index) for index in range(number)]]
+        return [result_of(each) for each in [pool.submit(one, index) for index in range(number)]]
 
 
 def alone(work):
@@ -520,7 +520,7 @@ def test_closing_and_settling_do_not_wait_for_each_other_in_a_circle(house):
             with connection.cursor() as cursor:
                 cursor.execute("SET LOCAL lock_timeout = '2s'")
             UsageInterval.objects.select_for_update().get(pk=usage.pk)
-        closing.result(30)
+        result_of(closing)
     assert house.charged() == 100 * USD
 
 
@@ -534,7 +534,7 @@ def test_of_what_is_being_taken_back_of_a_posting_a_person_reverses_the_rest_aft
             record_usage(pod, now=at(110))
             reversal = pool.submit(alone, lambda: reverse(entry, reason="a gift", actor=SETUP, now=at(120)))
             until_blocked(unless=reversal)
-        team, platform = reversal.result(30)
+        team, platform = result_of(reversal)
     assert (team.amount_micro_usd, platform.amount_micro_usd) == (-80 * USD, 80 * USD)
     assert (team.started_at, team.ended_at) == (at(0), at(40))
     assert house.charged() == 0

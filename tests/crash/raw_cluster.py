@@ -100,7 +100,7 @@ class Watch:
         if connection is not None and connection.sock is not None:
             # Closing alone does not wake a thread that reads.
             connection.sock.shutdown(2)
-        self._thread.join(10)
+        self._thread.join(30)
 
     def _run(self) -> None:
         while not self._stopping and not self.problem:

@@ -34,7 +34,7 @@ def test_what_a_worker_has_in_hand_when_it_is_told_to_end_is_given_to_no_other(f
             app.send_task("quotas.return_requests", connection=connection)
         until(lambda: database.execute(_WAITS).fetchone()[0] == 1, seconds=60, said="it is in hand")
         worker.signal(signal.SIGTERM)
-        until(lambda: _LEAVES in fleet.log("worker"), seconds=20, said="the worker is told")
+        until(lambda: _LEAVES in fleet.log("worker"), said="the worker is told")
         holder.rollback()
         assert worker.process.wait(60) == 0
         assert (sum(map(broker.llen, queues.THREADS)), broker.hlen("unacked")) == (0, 0)

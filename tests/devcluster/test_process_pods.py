@@ -161,7 +161,7 @@ def test_deletion_asks_first(space):
         reader.start()
         answer = space.cluster.call("DELETE", f"{space.core}/pods/p")
         assert answer["metadata"]["deletionGracePeriodSeconds"] == 30
-        reader.join(20)
+        reader.join(30)
     assert seen == [b"up\nsaving\n"]
     until(space.gone)
 

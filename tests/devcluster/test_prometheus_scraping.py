@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -10,6 +9,7 @@ import pytest
 from devcluster_bed import Devcluster, Space
 from prometheus_bed import ask
 
+from tests.ports import reserved_port
 from tests.waiting import until
 
 SERVER = """
@@ -61,9 +61,7 @@ def target():
 @pytest.fixture
 def bed(tmp_path, target):
     """A devcluster with its Prometheus, and a function that gives the elements of a query."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{reserved_port()}"
     made = Devcluster(tmp_path, "--prometheus", address, "--scrape", target.url, "--scrape-interval", "0.3")
 
     def query(text):

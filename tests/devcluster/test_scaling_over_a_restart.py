@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-
 from devcluster_bed import Devcluster, Space
 
+from tests.ports import reserved_port
 from tests.waiting import until
 
 
 def test_scaling_goes_on_after_a_restart(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{reserved_port()}"
     made = Devcluster(
         tmp_path, "--prometheus", address, "--scrape-interval", "0.3", "--autoscaler-interval", "0.5"
     )

@@ -34,7 +34,7 @@ def test_the_kubeconfig_is_private_and_the_token_is_asked_for(cluster):
     assert stat.S_IMODE(cluster.kubeconfig.stat().st_mode) == 0o600
     assert cluster.server.startswith("http://127.0.0.1:")
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(cluster.server + "/api/v1/pods", timeout=5)  # noqa: S310 - its own loopback address
+        urllib.request.urlopen(cluster.server + "/api/v1/pods", timeout=30)  # noqa: S310 - its own loopback address
     caught.value.close()
     assert caught.value.code == 401
 

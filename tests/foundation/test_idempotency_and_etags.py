@@ -56,7 +56,7 @@ class SlowView(APIView):
     @idempotent()
     def post(self, request):
         ENTERED.set()
-        assert LEAVE.wait(10)
+        assert LEAVE.wait(30)
         return make(request)
 
 
@@ -64,7 +64,7 @@ class SlowTwoStepsView(APIView):
     @idempotent(judge=_anybody)
     def post(self, request):
         ENTERED.set()
-        assert LEAVE.wait(10)
+        assert LEAVE.wait(30)
         return make(request)
 
 
@@ -203,7 +203,7 @@ def test_a_request_still_in_flight_is_a_conflict(client, url):
     thread = threading.Thread(target=first)
     thread.start()
     try:
-        assert ENTERED.wait(10)
+        assert ENTERED.wait(30)
         second = post(client, url)
         assert (second.status_code, second.json()["code"]) == (409, "in_flight")
     finally:

@@ -50,7 +50,7 @@ class Stream:
     """An open answer whose lines are read as they come."""
 
     def __init__(self, port: int, path: str, headers: dict[str, str] | None = None) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=15)
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         self.connection.request("GET", path, headers=headers or {})
         self.response = self.connection.getresponse()
         self.status = self.response.status
@@ -123,7 +123,7 @@ class LiveServer:
             return
         self.loop.call_soon_threadsafe(self.application.end_streams)
         self.server.should_exit = True
-        self._thread.join(timeout=20)
+        self._thread.join(timeout=30)
         assert not self._thread.is_alive()
         for stream in self._open:
             stream.close()
@@ -136,7 +136,7 @@ class LiveServer:
         return self.send("GET", path, token=token, headers=headers)
 
     def send(self, method, path, *, token=None, headers=None, body=None, chunked=False) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=15)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             given = ({"Authorization": f"Bearer {token}"} if token else {}) | (headers or {})
             connection.request(method, path, headers=given, body=body, encode_chunked=chunked)

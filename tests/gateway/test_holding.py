@@ -270,7 +270,7 @@ def test_who_could_not_reach_the_old_port_for_all_the_time_there_was_is_sent_to_
 
     def script(exchange):
         if exchange.request.method == "POST" and ":8080/" in exchange.request.path:
-            has_moved.wait(10)
+            has_moved.wait(30)
         answer(exchange)
 
     upstream.script = script

@@ -74,7 +74,7 @@ def few(bench):
 def begun(server, token):
     """A call whose body never ends."""
     head = f"POST /vision/digits/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 10"
-    opened = socket.create_connection(("127.0.0.1", server.port), timeout=15)
+    opened = socket.create_connection(("127.0.0.1", server.port), timeout=30)
     opened.sendall(f"{head}\r\n\r\na".encode())
     return opened
 

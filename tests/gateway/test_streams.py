@@ -98,7 +98,7 @@ def test_a_removed_member_sees_nothing_more(quiet, bench):
     stream = quiet.stream(events_path(bench.user))
     services.remove_member(actor=ACTOR, membership=bench.membership, now=clock.now())
     principal_views = quiet.application.live.audience._views
-    until(lambda: all("vision" not in view.slugs for view in principal_views.values()), events.PING_SECONDS)
+    until(lambda: all("vision" not in view.slugs for view in principal_views.values()))
     notify(bench.endpoint)
     speech = bench.make_endpoint("voices", team=bench.user.memberships.get().team)
     assert stream.workload() == str(speech.public_id)

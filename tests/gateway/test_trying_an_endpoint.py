@@ -30,7 +30,7 @@ from tests.cluster.cluster_faults import status
 from tests.factories.teams import api_client, make_member, make_team
 from tests.gateway.live_server import path_of
 from tests.runtime.raw_http import serving
-from tests.waiting import until
+from tests.waiting import result_of, until
 from tests.web.browsing import chromium, needs_chromium, session_of
 from workloads.services import notify
 
@@ -355,7 +355,7 @@ def test_endpoints_that_do_not_answer_hold_few_threads_of_web(bench, upstream):
             assert asked.acquire(timeout=30)
         assert code_of(bench, theirs) == "too_many_tries", "and all together have an end"
         free.set()
-        assert [each.result(30).status for each in waiting] == [200] * PLACES
+        assert [result_of(each).status for each in waiting] == [200] * PLACES
     assert tried(bench).status == 200
 
 

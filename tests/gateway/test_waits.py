@@ -26,7 +26,7 @@ from tests.api.bench import ENDPOINTS, RUNS, problem
 from tests.factories.submitted import make_endpoint, make_run, move
 from tests.factories.teams import api_client, make_member, make_team
 from tests.gateway.live_server import Answer, path_of
-from tests.waiting import until
+from tests.waiting import result_of, until
 from workloads.models import Workload
 from workloads.services import notify
 from workloads.states import Phase
@@ -93,7 +93,7 @@ def test_an_ordinary_client_is_answered_when_the_run_ends(portal, live, bench, r
     move(run, Phase.RUNNING)
     assert not answer.done()
     move(run, Phase.SUCCEEDED)
-    assert answer.result(timeout=30)["phase"] == "Succeeded"
+    assert result_of(answer)["phase"] == "Succeeded"
     assert answer.result() == fetch(f"{portal}{RUNS}{run.public_id}/", bench.token)
 
 
@@ -122,14 +122,14 @@ def test_a_move_answers_long_before_the_time_is_over(live, bench, run, apart, mo
     notify(run)
     assert not answer.done()
     move(run, Phase.RUNNING)
-    assert answer.result(timeout=30).json["phase"] == "Running"
+    assert result_of(answer).json["phase"] == "Running"
 
 
 def test_a_move_that_no_notification_told_is_seen_by_the_clock(live, bench, run, apart, monkeypatch):
     monkeypatch.setattr(live_waits, "LOOK_SECONDS", 0.05)
     answer = waiting(live, apart, led(bench, run, wait_for="ended", timeout=60))
     Workload.objects.filter(pk=run.pk).update(phase="Failed", reason="OOMKilled", finished_at=clock.now())
-    assert answer.result(timeout=30).json["reason"] == "OOMKilled"
+    assert result_of(answer).json["reason"] == "OOMKilled"
 
 
 def test_who_waits_keeps_no_connection_and_no_thread(live, bench, run, apart):
@@ -146,7 +146,7 @@ def test_who_waits_keeps_no_connection_and_no_thread(live, bench, run, apart):
     until(lambda: busy() == 0)
     assert not any(answer.done() for answer in answers)
     move(run, Phase.SUCCEEDED)
-    assert {answer.result(timeout=30).json["phase"] for answer in answers} == {"Succeeded"}
+    assert {result_of(answer).json["phase"] for answer in answers} == {"Succeeded"}
 
 
 def test_an_endpoint_is_ready_when_the_revision_that_is_wanted_serves(live, bench, apart):
@@ -162,7 +162,7 @@ def test_an_endpoint_is_ready_when_the_revision_that_is_wanted_serves(live, benc
     answer = waiting(live, apart, path_of(led_to["Location"]))
     Endpoint.objects.filter(workload=endpoint).update(stable_revision=2)
     notify(endpoint)
-    assert answer.result(timeout=30).json == {"serving_revision": 2}
+    assert result_of(answer).json == {"serving_revision": 2}
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_token_that_is_revoked_waits_no_longer(live, bench, run, apart, monkey
     where = client.get(f"{RUNS}{run.public_id}/", {"wait_for": "ended", "timeout": 60})["Location"]
     answer = waiting(live, apart, path_of(where))
     people.revoke_token(actor=ACTOR, token=token, now=clock.now())
-    assert (answer.result(timeout=30).status, answer.result().json["code"]) == (401, "revoked")
+    assert (result_of(answer).status, answer.result().json["code"]) == (401, "revoked")
 
 
 def test_a_user_waits_for_sixty_four_things_at_once(live, bench, run, apart, monkeypatch):
@@ -221,7 +221,7 @@ def test_a_user_waits_for_sixty_four_things_at_once(live, bench, run, apart, mon
     assert (refused.status, refused.json["code"]) == (429, "too_many_waits")
     assert int(refused.headers["retry-after"]) > 0
     move(run, Phase.SUCCEEDED)
-    assert answer.result(timeout=30).status == 200
+    assert result_of(answer).status == 200
 
 
 def test_the_tag_of_the_answer_is_that_of_web(live, bench, run):
@@ -235,7 +235,7 @@ def test_the_tag_of_the_answer_is_that_of_web(live, bench, run):
 def test_a_process_that_stops_answers_at_once(live, bench, run, apart):
     answer = waiting(live, apart, led(bench, run, wait_for="ended", timeout=60))
     live.stop()
-    assert answer.result(timeout=30).json["phase"] == "Queued"
+    assert result_of(answer).json["phase"] == "Queued"
 
 
 def test_a_client_that_hangs_up_is_forgotten(live, bench, run):
@@ -270,7 +270,7 @@ def test_rights_that_end_while_it_waits_are_asked_for_with_the_answer_itself(
     monkeypatch.setattr(live.application.live.waiters, "_check", away)
     people.remove_member(actor=ACTOR, membership=bench.membership, now=clock.now())
     move(run, Phase.SUCCEEDED)
-    assert answer.result(timeout=30).status == 404
+    assert result_of(answer).status == 404
 
 
 def test_who_was_refused_for_want_of_room_comes_again_with_the_same_ticket(
@@ -281,7 +281,7 @@ def test_who_was_refused_for_want_of_room_comes_again_with_the_same_ticket(
     second = led(bench, run, wait_for="ended", timeout=59)
     assert live.get(second).status == 429
     move(run, Phase.SUCCEEDED)
-    assert answer.result(timeout=30).status == 200
+    assert result_of(answer).status == 200
     assert live.get(second).status == 200
     assert (live.get(second).status, live.get(second).json["code"]) == (401, "ticket_used")
 
@@ -301,4 +301,4 @@ def test_an_outage_of_the_database_is_waited_out(live, bench, run, apart, monkey
     answer = waiting(live, apart, led(bench, run, wait_for="ended", timeout=60))
     until(lambda: len(looks) >= 3)
     move(run, Phase.SUCCEEDED)
-    assert answer.result(timeout=30).json["phase"] == "Succeeded"
+    assert result_of(answer).json["phase"] == "Succeeded"

@@ -81,7 +81,7 @@ class RunningPortal:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        until(lambda: not processes_of(self.folder, self.mark), seconds=20, said="everything has ended")
+        until(lambda: not processes_of(self.folder, self.mark), said="everything has ended")
 
     def _manage(self, *arguments: str) -> list[str]:
         return [sys.executable, str(ROOT / "manage.py"), *arguments]

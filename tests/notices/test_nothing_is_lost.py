@@ -18,6 +18,7 @@ from notices.outbox import hand_on
 from notices.sending import send
 from tests.effort import drawn
 from tests.factories.submitted import make_endpoint
+from tests.waiting import result_of
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -106,7 +107,7 @@ def test_workers_beside_each_other_send_each_once_and_in_order(bed, receiver):
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work) for _ in range(4)]:
-            done.result(timeout=120)
+            result_of(done)
     check(receiver, endpoints, 12)
     assert len(receiver.got) == 96
 

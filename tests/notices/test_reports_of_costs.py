@@ -27,6 +27,7 @@ from teams.services import remove_member
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.submitted import make_run
 from tests.factories.teams import ACTOR, api_client, make_member, make_team, make_user
+from tests.waiting import result_of
 
 USD = 1_000_000
 MONTHLY = ["monthly_costs"]
@@ -308,7 +309,7 @@ def test_those_who_look_at_the_same_time_make_one_notice(bed, books, receiver):
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(look) for _ in range(4)]:
-            done.result(timeout=120)
+            result_of(done)
     bed.now = NOVEMBER_IS_OVER
     bed.deliver()
     assert len(receiver.got) == len({got.id for got in receiver.got}) == 5

@@ -27,6 +27,7 @@ from teams.models import AuditEvent
 from tests.factories.leases import run_out, taken_over
 from tests.factories.teams import make_member, make_user
 from tests.quotas.hall import ON_DEMAND, Hall
+from tests.waiting import result_of
 
 pytestmark = pytest.mark.django_db
 
@@ -185,7 +186,7 @@ def test_of_two_managers_who_approve_at_once_one_is_told_that_it_is_done(desk):
     start = threading.Barrier(2)
 
     def approve():
-        start.wait(10)
+        start.wait(30)
         try:
             return desk.approve(asked).state
         except Conflict as error:
@@ -194,7 +195,7 @@ def test_of_two_managers_who_approve_at_once_one_is_told_that_it_is_done(desk):
             connections.close_all()
 
     with ThreadPoolExecutor(2) as pool:
-        answers = [each.result(30) for each in [pool.submit(approve) for _ in range(2)]]
+        answers = [result_of(each) for each in [pool.submit(approve) for _ in range(2)]]
     assert sorted(answers) == ["approved", "decided_already"]
     assert desk.nominal == 12
 

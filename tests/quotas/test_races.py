@@ -27,6 +27,7 @@ from tests.effort import SOAK, drawn
 from tests.factories.catalogue import make_node
 from tests.factories.teams import make_team
 from tests.quotas.hall import Hall, cohort_of, held_units, join_cohort
+from tests.waiting import result_of
 from workloads.models import Workload
 from workloads.states import Phase
 
@@ -139,7 +140,7 @@ class Race:
                         answers.append(json.loads(racer.readline()))
             finally:
                 ended.set()
-            watcher.result(60)
+            result_of(watcher)
         return answers
 
     def _watch(self, ended):

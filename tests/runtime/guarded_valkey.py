@@ -34,12 +34,12 @@ def guarded(folder: Path, sockets: Path) -> Iterator[Path]:
     )
     try:
         client = redis.Redis(unix_socket_path=str(path))
-        until(lambda: path.exists() and client.ping(), seconds=20, said="Valkey answers")
+        until(lambda: path.exists() and client.ping(), said="Valkey answers")
         client.close()
         yield path
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(30)
 
 
 @contextmanager
@@ -55,7 +55,7 @@ def tls_to(path: Path, secrets: Path) -> Iterator[int]:
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-        accepting.join(20)
+        accepting.join(30)
 
 
 def _accept(listener: socket.socket, context: ssl.SSLContext, path: Path) -> None:

@@ -226,7 +226,7 @@ def test_who_reads_nothing_is_cut_off_and_holds_no_thread():
     sent = b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n"
     with served(app, limits, threads=1) as (port, server), many(port, 1, sent, window=4096):
         # The one thread has made the answer and is free, though nobody reads it.
-        assert ended.wait(20)
+        assert ended.wait(30)
         assert get(port).status == 200
         until(lambda: not server.server_state.connections, said="it is cut off")
 
@@ -287,7 +287,7 @@ def test_a_request_whose_client_has_gone_before_its_turn_is_not_begun():
     def app(environ, start_response):
         begun.append(environ["PATH_INFO"])
         busy.set()
-        assert free.wait(20)
+        assert free.wait(30)
         start_response("204 No Content", [])
         return []
 
@@ -295,7 +295,7 @@ def test_a_request_whose_client_has_gone_before_its_turn_is_not_begun():
         served(app, CALM, threads=1) as (port, server),
         many(port, 1, b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n") as (first,),
     ):
-        assert busy.wait(20)
+        assert busy.wait(30)
         with many(
             port, 1, b"POST /2 HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n"
         ) as (gone,):
@@ -410,7 +410,7 @@ def test_where_all_are_being_answered_one_more_is_told_to_come_again():
 
     def app(environ, start_response):
         busy.release()
-        assert free.wait(20)
+        assert free.wait(30)
         start_response("200 OK", [("Content-Length", "0")])
         return []
 
@@ -418,7 +418,7 @@ def test_where_all_are_being_answered_one_more_is_told_to_come_again():
     limits = replace(CALM, connections=2)
     with serving(app, limits, threads=4) as port, many(port, 2, request) as served:
         for _ in served:
-            assert busy.acquire(timeout=20)
+            assert busy.acquire(timeout=30)
         refused = get(port)
         assert (refused.status, json.loads(refused.body)["code"]) == (503, "too_many_connections")
         assert int(refused.headers["retry-after"]) >= 1

@@ -43,7 +43,7 @@ class Slow:
     def __call__(self, environ, start_response):
         if environ["PATH_INFO"].startswith("/slow/"):
             self.begun.release()
-            assert self.free.wait(20)
+            assert self.free.wait(30)
         request = WSGIRequest(dict(environ))
         # As the throttle of REST does it.
         if environ["PATH_INFO"].startswith("/api/refuse/"):
@@ -72,7 +72,7 @@ def test_one_clients_slow_requests_leave_half_of_the_threads_to_others(slow):
     with serving(slow, CALM, threads=4) as port:
         theirs = [Raw(port, ask("theirs", "/slow/")) for _ in range(8)]
         for _ in range(2):
-            assert slow.begun.acquire(timeout=20)
+            assert slow.begun.acquire(timeout=30)
         ours = Raw(port, ask("ours"), source="127.0.0.2")
         assert ours.answer().status == 200
         assert not slow.begun.acquire(blocking=False)
@@ -88,7 +88,7 @@ def test_made_up_credentials_are_one_client_and_who_was_let_in_once_is_another(s
         assert ours.answer().status == 200
         theirs = [Raw(port, ask(f"made-up-{number}", "/slow/")) for number in range(8)]
         for _ in range(2):
-            assert slow.begun.acquire(timeout=20)
+            assert slow.begun.acquire(timeout=30)
         ours.send(ask("ours"))
         assert ours.answer().status == 200
         assert not slow.begun.acquire(blocking=False)
@@ -156,7 +156,7 @@ def test_who_is_refused_is_told_so_while_every_thread_is_held(slow):
             Raw(port, ask(f"holder{number}", "/slow/"), source=f"127.0.0.{number + 2}") for number in range(2)
         ]
         for _ in holders:
-            assert slow.begun.acquire(timeout=20)
+            assert slow.begun.acquire(timeout=30)
         before = _counted()
         refused.send(ask("many", more="X-Request-ID: a-request-id\r\n"))
         answer = refused.answer()
@@ -241,7 +241,7 @@ def test_a_turn_given_as_its_request_is_cancelled_is_given_back():
         turns.end(A)
         waits.cancel()
         await _settled()
-        await asyncio.wait_for(turns.begin(A), 20)
+        await asyncio.wait_for(turns.begin(A), 30)
 
     asyncio.run(played())
 

@@ -37,7 +37,7 @@ class Asked:
         self.server = metrics.answer(listener, self.report)
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()
@@ -123,7 +123,7 @@ def test_without_an_address_nothing_listens_and_one_that_is_taken_is_said():
 def test_who_opens_connections_and_says_nothing_keeps_no_probe_out(ask):
     asked = ask(ProcessReport(metrics=lambda: b""))
     half = [
-        socket.create_connection(("127.0.0.1", asked.port), timeout=10)
+        socket.create_connection(("127.0.0.1", asked.port), timeout=30)
         for _ in range(metrics.CONNECTIONS_MAX * 2)
     ]
     for each in half:

@@ -33,7 +33,7 @@ def test_a_queue_that_is_held_up_holds_up_no_other(lanes, queue):
                 for _ in range(threads * 2):
                     give(lanes, each, over.wait)
         give(lanes, queue, done.set)
-        assert done.wait(20)
+        assert done.wait(30)
     finally:
         over.set()
 
@@ -41,7 +41,7 @@ def test_a_queue_that_is_held_up_holds_up_no_other(lanes, queue):
 def test_a_message_of_no_known_queue_is_worked_on_all_the_same(lanes):
     done = threading.Event()
     give(lanes, "portal", done.set)
-    assert done.wait(20)
+    assert done.wait(30)
 
 
 def test_every_queue_that_a_task_goes_to_is_read_by_threads():

@@ -78,7 +78,7 @@ def test_the_portal_does_all_it_does_with_the_rights_of_its_user(address, server
     with Connection(stores.broker_url(address)) as connection, app.amqp.Producer(connection) as producer:
         app.send_task("foundation.tick", producer=producer, queue="a-queue", priority=9)
         queue = connection.SimpleQueue("a-queue")
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=30)
         assert message.headers["task"] == "foundation.tick"
         message.ack()
         queue.close()

@@ -51,4 +51,4 @@ def test_a_request_in_hand_is_finished_when_the_process_is_told_to_stop(tmp_path
             assert never.is_closed()
             slow.send(b"{}")
             assert slow.answer().status == 404
-            assert process.wait(20) == 0
+            assert process.wait(30) == 0

@@ -76,7 +76,7 @@ class Supervised:
         return self.output.read_text().splitlines()
 
     def until_line(self, text: str) -> None:
-        until(lambda: any(text in line for line in self.lines), seconds=20, said=text)
+        until(lambda: any(text in line for line in self.lines), said=text)
 
     def left(self) -> dict[int, str]:
         return processes_of(self.folder, self.mark)
@@ -85,7 +85,7 @@ class Supervised:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        until(lambda: not self.left(), seconds=10, said="the children are gone")
+        until(lambda: not self.left(), said="the children are gone")
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_crash_of_a_vital_service_ends_everything_and_says_why(supervise):
     supervised = supervise(
         {"postgres": shell("echo the disk is full; sleep 0.2; exit 1", vital=True), "web": SLEEPER}
     )
-    assert supervised.process.wait(timeout=20) == 1
+    assert supervised.process.wait(timeout=30) == 1
     text = "\n".join(supervised.lines)
     assert "postgres ended unexpectedly (status 1); nothing can run without it" in text
     assert "    the disk is full" in text
@@ -129,13 +129,13 @@ def test_crash_of_a_vital_service_ends_everything_and_says_why(supervise):
 
 def test_service_that_ends_before_it_is_ready_ends_everything(supervise):
     supervised = supervise({"valkey": shell("echo no; exit 4", ready="never", vital=True)})
-    assert supervised.process.wait(timeout=20) == 1
+    assert supervised.process.wait(timeout=30) == 1
     assert any("valkey ended while starting (status 4)" in line for line in supervised.lines)
 
 
 def test_service_that_does_not_become_ready_in_time_ends_everything(supervise):
     supervised = supervise({"slow": shell("exec sleep 1000", ready="never", start_seconds=0.2)})
-    assert supervised.process.wait(timeout=20) == 1
+    assert supervised.process.wait(timeout=30) == 1
     assert any("slow did not become ready within 0 s" in line for line in supervised.lines)
 
 
@@ -149,7 +149,7 @@ def test_next_stage_waits_for_the_one_before(supervise):
 
 def test_failed_preparation_is_reported_with_its_last_lines(supervise):
     supervised = supervise({"migrate": shell("echo bad migration; exit 5", once=True)})
-    assert supervised.process.wait(timeout=20) == 1
+    assert supervised.process.wait(timeout=30) == 1
     assert any("migrate failed (status 5)" in line for line in supervised.lines)
     assert "    bad migration" in supervised.lines
 
@@ -161,7 +161,7 @@ def test_signal_ends_all_in_reverse_order(supervise, number):
     for name in ("first", "second"):
         supervised.until_line(f"{name}: awake")
     supervised.process.send_signal(number)
-    assert supervised.process.wait(timeout=20) == 0
+    assert supervised.process.wait(timeout=30) == 0
     assert supervised.lines.index("second: bye") < supervised.lines.index("first: bye")
     assert not supervised.left()
 
@@ -171,9 +171,9 @@ def test_service_that_ignores_the_request_to_end_is_killed_after_its_time(superv
     supervised = supervise({"deaf": deaf})
     supervised.until_line("deaf: awake")
     supervised.process.terminate()
-    assert supervised.process.wait(timeout=20) == 0
+    assert supervised.process.wait(timeout=30) == 0
     assert "deaf: does not end after 0 s, killed" in supervised.lines
-    until(lambda: not supervised.left(), seconds=5, said="nothing is left")
+    until(lambda: not supervised.left(), said="nothing is left")
 
 
 def test_second_ctrl_c_does_not_wait(supervise):
@@ -181,9 +181,9 @@ def test_second_ctrl_c_does_not_wait(supervise):
     supervised = supervise({"deaf": deaf})
     supervised.until_line("deaf: awake")
     supervised.process.send_signal(signal.SIGINT)
-    until(lambda: _ignores(supervised), seconds=10, said="the first Ctrl-C was seen")
+    until(lambda: _ignores(supervised), said="the first Ctrl-C was seen")
     supervised.process.send_signal(signal.SIGINT)
-    assert supervised.process.wait(timeout=20) == 0
+    assert supervised.process.wait(timeout=30) == 0
 
 
 def _ignores(supervised: Supervised) -> bool:
@@ -197,7 +197,7 @@ def test_signal_while_starting_ends_what_was_started(supervise):
     supervised = supervise({"early": SLEEPER}, {"slow": shell("echo wait; exec sleep 1000", ready="never")})
     supervised.until_line("slow: wait")
     supervised.process.send_signal(signal.SIGINT)
-    assert supervised.process.wait(timeout=20) == 0
+    assert supervised.process.wait(timeout=30) == 0
     assert "up: stopped while starting" in supervised.lines
     assert not supervised.left()
 
@@ -210,7 +210,7 @@ def test_no_child_outlives_a_killed_supervisor(supervise):
     assert len(supervised.left()) == 3
     supervised.process.kill()
     supervised.process.wait()
-    until(lambda: not supervised.left(), seconds=5, said="the children are gone")
+    until(lambda: not supervised.left(), said="the children are gone")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another user")
@@ -235,7 +235,7 @@ def test_child_under_another_user_does_not_outlive_its_parent_and_passes_closed_
         assert [parent.stdout.readline().strip() for _ in range(2)] == ["reachable", "nobody"]
         parent.kill()
         parent.wait()
-    until(lambda: not processes_of(closed, "none"), seconds=5, said="the child is gone")
+    until(lambda: not processes_of(closed, "none"), said="the child is gone")
 
 
 def test_child_whose_parent_is_gone_already_ends_at_once():

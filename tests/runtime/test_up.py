@@ -78,11 +78,11 @@ def up(tmp_path):
         if each.process.poll() is None:
             each.process.kill()
         each.process.wait()
-        until(lambda each=each: not each.left(), seconds=20, said="everything has ended")
+        until(lambda each=each: not each.left(), said="everything has ended")
 
 
 def fetch(url: str) -> int:
-    with urllib.request.urlopen(url, timeout=20) as response:  # noqa: S310
+    with urllib.request.urlopen(url, timeout=30) as response:  # noqa: S310
         return response.status
 
 
@@ -133,7 +133,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     # After a crash of the web process nobody is turned away: its socket stays open until the next one serves it.
     crashed = first.pids_of("manage.py serve")
     os.kill(crashed[0], signal.SIGKILL)
-    until(lambda: not {*crashed} & {*first.left()}, seconds=10, said="web is gone")
+    until(lambda: not {*crashed} & {*first.left()}, said="web is gone")
     assert fetch(f"{url}/healthz") == 200
     assert "web ended (signal SIGKILL), starting it again" in first.text
 
@@ -141,7 +141,7 @@ def test_up_survives_crashes_leaves_nothing_when_killed_and_finds_its_data_again
     assert len(first.left()) >= 10
     first.process.kill()
     first.process.wait()
-    until(lambda: not first.left(), seconds=20, said=f"no process is left of {first.left()}")
+    until(lambda: not first.left(), said=f"no process is left of {first.left()}")
 
     second = up()
     second.until_started()
@@ -193,7 +193,7 @@ def test_the_embedded_prometheus_reads_every_process_which_tells_its_health_besi
         request = urllib.request.Request(  # noqa: S310
             f"{address}/api/v1/query?query={query}", headers={"Authorization": f"Bearer {token}"}
         )
-        with urllib.request.urlopen(request, timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
             return json.load(answer)["data"]["result"]
 
     until(lambda: seen('count(up{job="portal"} == 1) == 5'), seconds=30, said="all five have been scraped")

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.db import connections
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
+from tests.waiting import result_of
 from tests.web.conftest import signed_in
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
@@ -74,7 +75,7 @@ def meanwhile(work: Callable[[], T]) -> T:
             connections.close_all()
 
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run).result(30)
+        return result_of(pool.submit(run))
 
 
 def session_of(user) -> str:

@@ -21,7 +21,7 @@ from tests.factories.catalogue import SETUP, make_price
 from tests.factories.teams import make_team, make_user
 from tests.security.test_csrf_and_headers import no_inline
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("still")]
 
 AUDIT = "/admin/teams/auditevent/"
 HISTORIES = {

@@ -16,7 +16,7 @@ from inference.models import Endpoint, ScaleSample
 from pages.endpoints.analytics import decisions_of, failed_percent, replicas_chart
 from pages.time_ranges import read_range
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("still")]
 MINUTE = timedelta(minutes=1)
 
 

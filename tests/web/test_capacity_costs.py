@@ -25,7 +25,7 @@ AMOUNTS = {"idle": (3, 5), "stranded": (1, 0), "lost": (0, 2)}
 
 
 @pytest.fixture
-def posted(world):
+def posted(world, still):
     first = clock.now().astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     for kind, amounts in AMOUNTS.items():
         for usd, day in zip(amounts, (first, first - timedelta(days=1)), strict=True):

@@ -20,7 +20,7 @@ from teams.actors import Actor
 from tests.factories.teams import make_user
 from tests.web.conftest import signed_in
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("still")]
 
 USD = 1_000_000
 

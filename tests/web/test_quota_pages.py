@@ -199,6 +199,7 @@ def form(**values: str) -> dict[str, str]:
     return {"pool": "a100-40gb~on-demand", "units": "4", "until": until, "reason": "A paper."} | values
 
 
+@pytest.mark.usefixtures("still")
 def test_a_member_asks_and_sees_what_became_of_it(world):
     client = signed_in(world.ana)
     assert client.post(QUOTA, form()).status_code == 303
@@ -288,6 +289,7 @@ def test_no_text_of_people_acts(full):
     assert harm_in(typed) == []
 
 
+@pytest.mark.usefixtures("still")
 def test_a_request_until_another_time_than_midnight_says_that(world):
     until = (clock.now() + timedelta(days=3)).replace(hour=15, minute=30, second=0, microsecond=0)
     client = signed_in(world.ana)

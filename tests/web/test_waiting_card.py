@@ -46,6 +46,7 @@ def rest(client, workload) -> dict:
 # --- the card on the page of a run
 
 
+@pytest.mark.usefixtures("still")
 def test_the_card_says_what_rest_says(ana, queue):
     card, said = rest(ana, queue["bert-large"]), text_of(ana, queue["bert-large"])
     assert card["verdict"] == "wait"
@@ -67,6 +68,7 @@ def test_the_card_says_what_rest_says(ana, queue):
         assert fact in said, fact
 
 
+@pytest.mark.usefixtures("still")
 def test_the_card_says_when_it_starts_with_the_exact_time_beside_it(ana, queue):
     card, html = rest(ana, queue["vit-huge"]), html_of(ana, queue["vit-huge"])
     ends = [datetime.fromisoformat(card["start"][name]) for name in ("p50", "p90")]
@@ -75,8 +77,7 @@ def test_the_card_says_when_it_starts_with_the_exact_time_beside_it(ana, queue):
     shown = {datetime.fromisoformat(exact): (title, text) for exact, title, text in times}
     for minutes, end in zip(said, ends, strict=True):
         assert abs(int(minutes) - (end - clock.now()).total_seconds() / 60) <= 1.5
-        # The page is made some moments after the answer of REST.
-        (moment,) = (each for each in shown if abs(each - end) <= timedelta(seconds=20))
+        (moment,) = (each for each in shown if abs(each - end) <= timedelta(seconds=1))
         # In the minutes before midnight it starts on another day, which is said then.
         form = "%H:%M" if moment.date() == clock.now().date() else "%a %d %b %H:%M"
         assert shown[moment] == (f"{moment:%Y-%m-%d %H:%M:%S}", f"{moment:{form}}")

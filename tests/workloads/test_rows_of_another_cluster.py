@@ -113,7 +113,7 @@ def test_a_watch_there_that_stands_still_makes_nothing_here_old(both):
     WatchCursor.objects.filter(cluster=ELSEWHERE).update(seen_at=None, listed_at=None)
     WatchCursor.objects.filter(cluster=ELSEWHERE, kind="Pod").update(seen_at=clock.now() - timedelta(days=1))
     assert last_seen().oldest_at == watches().seen_at == observe().seen.oldest_at
-    assert (clock.now() - watches().seen_at).total_seconds() < 60
+    assert watches().seen_at > clock.now() - timedelta(hours=12)
 
 
 def test_its_claims_are_none_of_the_same_namespace_here(both, run):

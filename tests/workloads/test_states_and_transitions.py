@@ -243,7 +243,7 @@ def test_listeners_hear_of_a_move_only_when_it_is_committed():
         with transaction.atomic():
             move(workload, Phase.QUEUED, Reason.WAITING_FOR_QUOTA)
             assert list(listener.notifies(timeout=0.1)) == []
-        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=5, stop_after=1)]
+        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=30, stop_after=1)]
     assert told == [
         {
             "workload": str(workload.public_id),
@@ -269,9 +269,9 @@ def test_listeners_hear_the_number_of_each_of_many_moves_and_none_of_what_moves_
         ]
         with transaction.atomic():
             move_queued(workloads=workloads, moves=moves, actor="tests", now=now)
-        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=5, stop_after=3)]
+        told = [json.loads(notice.payload) for notice in listener.notifies(timeout=30, stop_after=3)]
         move(workloads[0], Phase.QUEUED, Reason.WAITING_FOR_QUOTA, message="other words")
-        (unmoved,) = listener.notifies(timeout=5, stop_after=1)
+        (unmoved,) = listener.notifies(timeout=30, stop_after=1)
     rows = WorkloadEvent.objects.filter(reason="WaitingForQuota").order_by("pk")
     assert [(each["event"], each["workload"]) for each in told] == [
         (row.pk, str(row.workload.public_id)) for row in rows

@@ -1,0 +1,128 @@
+"""No test fails now and then: what makes it do so is found where it is written (`tests/architecture/flakes.py`)."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+import hypothesis
+import pytest
+
+from tests.architecture import flakes
+from tests.architecture.flakes import KINDS, Finder, Module
+from tests.architecture.test_waiting_and_servers import trees
+from tests.effort import SOAK
+
+# The one module that gives tests their `expect`, with its patience; until there is one, none has to use it.
+BROWSING = "tests/web/browsing.py"
+FROM_PLAYWRIGHT = "playwright.sync_api.expect"
+ALLOWED = {
+    ("elapsed_time", "tests/controller/test_pod_sets_watched.py test_no_pod_of_a_set_is_taken_for_gone_and_each_of_their_seconds_is_billed_once"): "looks at all pods until minutes have passed",
+    ("elapsed_time", "tests/crash/fleet.py RestClient.insist"): "a caller that asks again until minutes have passed",
+    ("short_waits", "tests/cluster/cluster_faults.py Exchange.hang"): "a server that does not answer",
+    ("short_waits", "tests/crash/fleet.py Fleet._web_answers"): "is asked again",
+    ("short_waits", "tests/crash/fleet.py RestClient.once"): "is asked again",
+    ("short_waits", "tests/crash/test_database_away.py ask"): "is asked again",
+    ("short_results", "tests/waiting.py result_of"): "the one place",
+    ("todays_date", "tests/journeys/test_work.py test_a_manager_gives_a_team_more_for_a_week_which_nobody_asked_for"): "typed and read as one date",
+    ("todays_date", "tests/journeys/test_work.py test_a_member_asks_for_quota_a_manager_gives_it_and_the_run_starts"): "typed and read as one date",
+    ("todays_date", "tests/security/world.py World.__init__"): "thirty days around now",
+    ("impatient_browsers", "tests/journeys/visits.py Visit.reload_until"): "looks again after loading anew",
+}  # fmt: skip
+
+
+@cache
+def modules() -> dict[str, Module]:
+    return {path: Module.of(tree) for path, tree in trees().items()}
+
+
+@pytest.mark.parametrize("finder", KINDS)
+def test_no_test_fails_now_and_then(finder):
+    found: dict[str, list[str]] = {}
+    for path, module in modules().items():
+        for where, what in finder(module):
+            found.setdefault(f"{path} {where}", []).append(what)
+    allowed = {where for kind, where in ALLOWED if kind == finder.__name__}
+    new = {where: what for where, what in found.items() if where not in allowed}
+    assert not new, f"{finder.__doc__}"
+    assert allowed <= set(found), "what is allowed and there no more"
+
+
+def test_hypothesis_draws_the_same_each_time_unless_it_draws_much():
+    assert hypothesis.settings.default.derandomize is not SOAK
+
+
+def test_expect_comes_from_the_one_module_that_gives_it_patience():
+    given = modules()[BROWSING].imports.get("expect") == FROM_PLAYWRIGHT
+    direct = {path for path, module in modules().items() if FROM_PLAYWRIGHT in module.imports.values()}
+    assert not given or _sets_options() or direct == {BROWSING}
+
+
+def _sets_options() -> bool:
+    """Somewhere for all: then it does not matter where `expect` is imported from."""
+    return any(
+        flakes.last(call.func) == "set_options"
+        for path, module in modules().items()
+        if path.endswith("conftest.py")
+        for scope in module.scopes
+        for call in scope.calls
+    )
+
+
+PLANTED: list[tuple[Finder, str]] = [
+    (flakes.elapsed_time, "import time\nbegan = time.monotonic()\nassert time.monotonic() - began < 5"),
+    (flakes.elapsed_time, "import time\ntook = time.perf_counter() - began\nassert took < limit"),
+    (
+        flakes.elapsed_time,
+        "from time import monotonic\nwhile not ready():\n    assert monotonic() < deadline",
+    ),
+    (flakes.elapsed_time, "assert clock.now() - run.queued_at < timedelta(minutes=1)"),
+    (flakes.throughput, "import time\nwhile time.monotonic() < end:\n    served += 1\nassert served > 10"),
+    (flakes.short_waits, "until(lambda: done, 5)"),
+    (flakes.short_waits, "until_equal(look, 3, seconds=10)"),
+    (flakes.short_waits, "bench.until(run, lambda row: row.is_final, 20)"),
+    (flakes.short_waits, "WITHIN = 5\nuntil(lambda: done, WITHIN + 1)"),
+    (flakes.short_waits, "assert ended.wait(0.5)"),
+    (flakes.short_waits, "process.wait(timeout=20)"),
+    (flakes.short_waits, "listener.notifies(timeout=5, stop_after=1)"),
+    (flakes.short_results, "answer.result(30)"),
+    (flakes.short_results, "answer.result(timeout=300)"),
+    (flakes.draws_without_a_seed, "import random\nrandom.shuffle(rows)"),
+    (flakes.draws_without_a_seed, "import random as chance\nchance.random()"),
+    (flakes.draws_without_a_seed, "from random import choice\nchoice(rows)"),
+    (flakes.draws_without_a_seed, "from random import Random\nRandom()"),
+    (flakes.draws_without_a_seed, "import secrets\nSEED = secrets.randbelow(10)"),
+    (flakes.draws_without_a_seed, "import numpy as np\nnp.random.default_rng()"),
+    (flakes.guessed_ports, "with socket.socket() as s:\n    s.bind(('', 0))\n    port = s.getsockname()[1]"),
+    (flakes.guessed_ports, "def _free_port():\n    return 1"),
+    (flakes.todays_date, "from datetime import date\ndate.today()"),
+    (flakes.todays_date, "today = clock.now().replace(hour=0, minute=0)"),
+    (flakes.todays_date, "now = clock.now()\nassert page == str(now.date())"),
+    (flakes.todays_date, "day = (clock.now() - timedelta(days=1)).day"),
+    (flakes.impatient_browsers, "expect(page.locator('b')).to_be_visible(timeout=5_000)"),
+    (flakes.impatient_browsers, "expect.set_options(timeout=9_000)"),
+    (flakes.impatient_browsers, "page.wait_for_selector('b', timeout=1_000)"),
+]
+HARMLESS: list[tuple[Finder, str]] = [
+    (flakes.elapsed_time, "assert row.seen_at > clock.now() - timedelta(hours=1)"),
+    (flakes.elapsed_time, "assert clock.now() - timedelta(hours=1) < row.seen_at"),
+    (flakes.throughput, "while rows:\n    served += 1\nassert served > 10"),
+    (flakes.short_waits, "until(lambda: done)\nuntil(lambda: done, 60)\nended.wait(0.1)\n', '.join(rows)"),
+    (flakes.short_results, "answer.result()"),
+    (flakes.draws_without_a_seed, "import random\ndice = random.Random(5)\ndice.random()"),
+    (flakes.draws_without_a_seed, "import secrets\nname = secrets.token_hex(4)"),
+    (flakes.guessed_ports, "server.bind(('127.0.0.1', 0))\nport = server.getsockname()[1]"),
+    (flakes.todays_date, "with clock.freeze(clock.now()):\n    day = clock.now().day"),
+    (flakes.todays_date, "now = clock.now().replace(microsecond=0)"),
+    (
+        flakes.impatient_browsers,
+        "expect(page.locator('b')).to_be_visible()\nexpect.set_options(timeout=30_000)",
+    ),
+]
+
+
+def test_each_kind_is_found_where_it_is_planted_and_nothing_else_is():
+    assert {finder for finder, _ in PLANTED} == set(KINDS)
+    missed = [source for finder, source in PLANTED if not list(finder(Module.of(ast.parse(source))))]
+    wrong = [source for finder, source in HARMLESS if list(finder(Module.of(ast.parse(source))))]
+    assert (missed, wrong) == ([], [])
