@@ -112,15 +112,16 @@ def screen(width: int) -> ViewportSize:
     return {"width": width, "height": 900 if width > 600 else 740}
 
 
-def faults(page: Page, *looks: tuple[int, str], advice: bool = True) -> list[str]:
+def faults(page: Page, *looks: tuple[int, str], advice: bool = True, colours: bool = False) -> list[str]:
     """What axe finds, and where the page as it stands is wider than the screen, in each of these looks.
 
     Without `advice`, for pages whose frame is another's, only what it calls serious or a criterion of WCAG asks for.
+    With `colours` only these, for a page that is loaded anew in the second theme of a width.
     """
     found, widths = [], set()
     for look in looks or LOOKS:
         show(page, look)
-        rules = COLOUR_RULES if look[0] in widths else AXE_RULES
+        rules = COLOUR_RULES if colours or look[0] in widths else AXE_RULES
         widths.add(look[0])
         found += [f"{look}: {each}" for each in (*findings(page, rules, advice=advice), *_too_wide(page))]
     return found
