@@ -12,24 +12,21 @@ from tests.journeys.running import RunningPortal
 from tests.journeys.visits import Visit, Visits
 from tests.web.browsing import needs_chromium
 
-pytestmark = [pytest.mark.browser, needs_chromium]
+pytestmark = [pytest.mark.browser, pytest.mark.journey, needs_chromium]
 
 
 def test_a_newcomer_trains_serves_and_calls_from_the_printed_link_on(portal: RunningPortal, visits: Visits):
     goes_all_the_way(visits.open(), portal.printed_link(), "first")
 
 
-@pytest.mark.journey
 def test_a_newcomer_goes_all_the_way_with_the_keyboard_alone(portal: RunningPortal, visits: Visits):
     goes_all_the_way(visits.open(keyboard=True), portal.printed_link(), "keys")
 
 
-@pytest.mark.journey
 def test_a_newcomer_goes_all_the_way_on_a_telephone(portal: RunningPortal, visits: Visits):
     goes_all_the_way(visits.open(width=360, height=740), portal.printed_link(), "narrow")
 
 
-@pytest.mark.journey
 def test_a_newcomer_goes_all_the_way_without_javascript(portal: RunningPortal, visits: Visits):
     goes_all_the_way(visits.open(script=False), portal.printed_link(), "plain")
 

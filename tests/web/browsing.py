@@ -16,10 +16,13 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
 from django.db import connections
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 
 from tests.waiting import result_of
 from tests.web.conftest import signed_in
+
+# For every `expect` of the suite, as all that drives Chromium imports this module: five seconds are too few on a busy machine.
+expect.set_options(timeout=30_000)
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
 # Line numbers of a log stand as close as its lines; where one points with a finger they are 24 px apart.
@@ -110,15 +113,16 @@ def screen(width: int) -> ViewportSize:
     return {"width": width, "height": 900 if width > 600 else 740}
 
 
-def faults(page: Page, *looks: tuple[int, str], advice: bool = True) -> list[str]:
+def faults(page: Page, *looks: tuple[int, str], advice: bool = True, colours: bool = False) -> list[str]:
     """What axe finds, and where the page as it stands is wider than the screen, in each of these looks.
 
     Without `advice`, for pages whose frame is another's, only what it calls serious or a criterion of WCAG asks for.
+    With `colours` only these, for a page that is loaded anew in the second theme of a width.
     """
     found, widths = [], set()
     for look in looks or LOOKS:
         show(page, look)
-        rules = COLOUR_RULES if look[0] in widths else AXE_RULES
+        rules = COLOUR_RULES if colours or look[0] in widths else AXE_RULES
         widths.add(look[0])
         found += [f"{look}: {each}" for each in (*findings(page, rules, advice=advice), *_too_wide(page))]
     return found

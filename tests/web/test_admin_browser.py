@@ -51,6 +51,7 @@ def change_set_of(world) -> QuotaChangeSet:
     return apply_changes(changes=[change], reason="one more", evicts=False, actor=actor, now=world.now)
 
 
+@pytest.mark.matrix
 def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_server, world, made, root):
     wanted = addresses(world)
     asked: set[str] = set()
@@ -64,7 +65,7 @@ def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_serve
                 page.goto(address, wait_until="networkidle")
                 assert page.get_by_role("heading", level=1).is_visible()
                 assert page.locator("html.dark").count() == (look[1] == "dark")
-                found += faults(page, look, advice=False)
+                found += faults(page, look, advice=False, colours=look[1] == "dark")
             found += too_wide_between(page)
         assert found == []
         assert complaints == []

@@ -1,22 +1,18 @@
-"""The pages in Chromium: accessible, quiet, within the screen, and working with and without JavaScript."""
+"""What people do on the pages, in Chromium, with and without JavaScript."""
 
 from __future__ import annotations
 
 import pytest
 
 from jobs.models import TrainingRun
-from tests.factories.idle import make_idle
 from tests.factories.teams import make_member
 from tests.web.browsing import (
     chromium,
-    faults,
     findings,
     meanwhile,
     needs_chromium,
     open_page,
     session_of,
-    show,
-    too_wide_between,
 )
 from workloads.models import Workload
 from workloads.states import Phase, Reason
@@ -24,106 +20,6 @@ from workloads.states import Phase, Reason
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 ENDED = "Ended with exit code 1."
-PARTS = 4
-"""In so many the pages are looked at, side by side: each takes some seconds of axe in four looks."""
-NARROW = (360, "light")
-WIDE_AND_NARROW = ((1440, "light"), NARROW)
-# Links that do not fit are scrolled to; the browser of the tests draws no bars, so that they are asked for.
-SCROLL_BARS = """[...document.querySelectorAll("nav, nav *")].some(each => {
-    const style = getComputedStyle(each);
-    const scrolls = each.scrollWidth > each.clientWidth && ["auto", "scroll"].includes(style.overflowX);
-    return scrolls && style.scrollbarWidth !== "none";
-})"""
-
-
-def addresses(made) -> list[str]:
-    run, waits, failed = (f"/runs/{made[name].public_id}/" for name in ("resnet50", "bert-large", "unet-3d"))
-    endpoint = f"/endpoints/{made['digits'].public_id}/"
-    return [
-        "/",
-        "/runs/",
-        "/runs/?search=zzz",
-        "/runs/new/",
-        "/runs/import/",
-        "/go/?search=re",
-        "/endpoints/",
-        "/endpoints/new/",
-        "/teams/vision/",
-        "/profile/",
-        "/profile/password/",
-        "/audit/",
-        "/costs/",
-        "/costs/?by=day",
-        "/costs/?month=2026-02",
-        "/idle/",
-        "/cluster/",
-        "/cluster/?view=table",
-        "/cluster/?flavor=a100-40gb&gpus=4",
-        "/cluster/nodes/a100-0/",
-        "/settings/",
-        "/duties/",
-        "/notices/",
-        "/notices/new/",
-        run,
-        waits,
-        f"{failed}?tab=cost",
-        *(f"{run}?tab={tab}" for tab in ("events", "pods", "manifests", "spec")),
-        *(f"{endpoint}?tab={tab}" for tab in ("analytics&table=1", "cost", "revisions", "update", "access")),
-    ]
-
-
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world, made, part):
-    make_idle(made["resnet50"].pods.first())
-    early_stop = {"metric": "loss", "worse_than_median_after": 30}
-    sweep = world.sweep("lr", early_stop=early_stop)
-    session = session_of(world.ana)
-    wanted = [
-        *addresses(made),
-        "/sweeps/",
-        sweep.page_url,
-        f"/runs/{sweep.members.get(number=3).workload.public_id}/",
-    ]
-    found: list[str] = []
-    with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session)
-        for address in wanted[part::PARTS]:
-            page.goto(address)
-            found += too_wide_between(page)
-            found += faults(page)
-            for look in WIDE_AND_NARROW:
-                show(page, look)
-                if page.evaluate(SCROLL_BARS):
-                    found.append(f"{address} shows a scroll bar under its tabs in {look}")
-        # The last page goes on asking for its live events: it must not do so as nobody.
-        page.goto("about:blank")
-        page.context.clear_cookies()
-        page.goto("/sign-in/")
-        found += faults(page)
-        assert not page.locator(".frame").count()
-        assert found == []
-        assert complaints == []
-
-
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_page_is_accessible_without_javascript(live_server, world, made, part):
-    """axe is a script itself, so it looks at pages whose own scripts are kept from loading."""
-    session, wanted = session_of(world.ana), addresses(made)
-    with chromium() as browser:
-        silent, complaints = open_page(browser, live_server.url, session, script=False)
-        bare, _ = open_page(browser, live_server.url, session)
-        bare.route("**/*.js", lambda route: route.abort())
-        found: list[str] = []
-        for address in wanted[part::PARTS]:
-            silent.goto(address)
-            assert silent.locator("h1").count() == 1, address
-            bare.goto(address)
-            for look in WIDE_AND_NARROW:
-                show(silent, look)
-                assert not silent.locator("[data-copy]:visible").count(), f"{address} {look}"
-            found += faults(bare, NARROW)
-        assert found == []
-        assert complaints == []
 
 
 def test_the_chosen_theme_is_there_before_any_script(live_server, world):

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from django import forms
+from django.conf import settings
 from django.http import HttpResponse
 from django.template import Context, Template
 from django_cotton.compiler_regex import CottonCompiler
@@ -129,3 +130,10 @@ def test_a_table_has_a_head_and_a_foot_only_where_it_has_one():
     assert '<table class="table">' in foot
     assert "<tfoot><tr></tr></tfoot>" in foot
     assert "caption" not in foot, "what a component is not given is none of what the page has by that name"
+
+
+def test_no_style_of_a_page_asks_whether_scripts_run():
+    """If one did, a page whose scripts do not load would look unlike one in a browser without JavaScript; the sweeps take the
+    one for the other (`tests/web/sweeping.py`)."""
+    styles = (settings.BASE_DIR / "static" / "portal").glob("*.css")
+    assert [each.name for each in styles if "(scripting" in each.read_text(encoding="utf-8")] == ["admin.css"]

@@ -56,6 +56,7 @@ def test_a_flavor_is_made_from_what_a_node_reports_with_one_row_more(live_server
     assert made.node_selector == {"nvidia.com/gpu.product": ["NVIDIA-L4"]}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_choice_the_form_its_errors_and_filters_are_accessible_and_quiet(
     live_server, world, made, manager, theme
@@ -67,7 +68,8 @@ def test_the_choice_the_form_its_errors_and_filters_are_accessible_and_quiet(
 
         def look_at(name: str) -> None:
             for width in (360, 1440):
-                found.extend(f"{name} {each}" for each in faults(page, (width, theme), advice=False))
+                seen = faults(page, (width, theme), advice=False, colours=theme == "dark")
+                found.extend(f"{name} {each}" for each in seen)
             found.extend(too_wide_between(page))
             show(page, (1440, theme))
 

@@ -22,6 +22,7 @@ def test_the_printed_link_signs_in_and_stays_out_of_every_referer(live_server, w
         page.get_by_role("button", name=f"Sign in as {world.ana.username}").click()
         page.wait_for_url(f"{live_server.url}/")
         assert page.get_by_role("heading", level=1).is_visible()
+        assert page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").is_visible()
     assert any(referers)
     assert not [each for each in referers if secret in each]
     assert complaints == []

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from quotas.models import Quota
-from tests.web.browsing import LOOKS, chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 
 pytestmark = pytest.mark.django_db
 
@@ -105,26 +105,6 @@ def test_what_is_wrong_is_said_at_its_field(ana, world, query, label, fragment):
     assert "Together" not in page
     assert re.search(rf'<a href="#id_\w+">{label}</a>:', page)
     assert ("<html" in page) is not fragment
-
-
-@needs_chromium
-@pytest.mark.browser
-@pytest.mark.django_db(transaction=True)
-def test_the_page_is_accessible_quiet_and_as_wide_as_the_screen(live_server, world):
-    session = session_of(world.ana)
-    asked = (
-        "",
-        "?text=7B",
-        "?text=70B+bf16+training+adam+zero-3",
-        "?text=nonsense",
-        "?text=7B&kv_heads=8&layers=3",
-    )
-    with chromium() as browser:
-        page, complaints = open_page(browser, live_server.url, session)
-        for query in asked:
-            page.goto(f"{PAGE}{query}")
-            assert faults(page, *LOOKS, (780, "light"), (780, "dark")) == []
-        assert complaints == []
 
 
 @needs_chromium
