@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from traceback import format_exception
 
 from django.db import transaction
 
@@ -20,11 +21,16 @@ def every_row() -> Iterator[Row]:
         try:
             yield
         except Exception as wrong:  # noqa: BLE001
-            failed[str(name)] = str(wrong) if isinstance(wrong, AssertionError) else repr(wrong)
+            failed[str(name)] = told(wrong)
 
     yield row
-    told = "\n".join(f"{name}: {said}" for name, said in failed.items())
-    assert not failed, f"{len(failed)} rows failed\n{told}"
+    rows = "\n".join(f"{name}: {said}" for name, said in failed.items())
+    assert not failed, f"{len(failed)} failed\n{rows}"
+
+
+def told(wrong: Exception) -> str:
+    """What was expected; of any other exception also where it comes from."""
+    return str(wrong) if isinstance(wrong, AssertionError) else "".join(format_exception(wrong))
 
 
 @contextmanager
