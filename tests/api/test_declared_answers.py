@@ -6,8 +6,7 @@ seen by no test is listed by `python -m tests.rest_coverage`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from json import dumps
 from threading import Thread
 from typing import Any
@@ -15,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections, transaction
+from django.db import connection, connections
 from rest_framework.test import APIClient
 
 from foundation.http import rates
@@ -29,6 +28,7 @@ from tests.api.every_operation import BY_A_POD, BY_THE_CLUSTER, NOW, Vision
 from tests.factories.teams import make_token
 from tests.openapi import document, operations
 from tests.rest_coverage.recorder import codes_of
+from tests.tables import undone
 
 EXAMPLES = examples_of(settings.OPENAPI_REQUEST_EXAMPLES)
 NOBODY = "00000000-0000-7000-8000-000000000000"
@@ -58,13 +58,6 @@ def having(parameter: str) -> list[str]:
 
 def body_of(name: str) -> Any:
     return next(iter(EXAMPLES.get(name, {}).values()), None)
-
-
-@contextmanager
-def undone() -> Iterator[None]:
-    with transaction.atomic():
-        yield
-        transaction.set_rollback(True)
 
 
 def others(status: int, names: Iterable[str], ask: Callable[[str], Any]) -> dict[str, int]:

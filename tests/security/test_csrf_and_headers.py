@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 from django.conf import settings as conf
@@ -15,6 +17,7 @@ from tests.factories.submitted import run_body
 from tests.factories.teams import PASSWORD, make_token
 from tests.security.routes import ADMIN, ROUTES, all_routes
 from tests.security.world import TEAM, different, snapshot
+from tests.tables import every_row
 
 UNSAFE_PAGES = sorted(
     {name for name, row in ROUTES.items() if row.kind == "page" and "POST" in row.methods}
@@ -41,6 +44,25 @@ def what_of(name: str) -> str:
     return "link" if name == "teams:sign-in-link" else ROUTES[name].what
 
 
+def test_each_unsafe_page_and_operation_refuses_a_session_without_its_csrf_token(world):
+    """The two matrices below in short: one request of each."""
+    before = snapshot()
+    client = browser(world.lead)
+    with every_row() as row:
+        for name in UNSAFE_PAGES:
+            with row(name):
+                response = client.post(reverse(name, kwargs=world.kwargs(what_of(name))), {"name": "x"})
+                assert response.status_code == 403
+        for name, method in UNSAFE_API:
+            with row(f"{method} {name}"):
+                url = reverse(name, kwargs=world.kwargs(ROUTES[name].what))
+                response = client.generic(method, url, "{}", content_type="application/json")
+                assert response.status_code == 403
+                assert response.json()["detail"].startswith("CSRF")
+    assert different(before, snapshot()) == []
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", UNSAFE_PAGES)
 def test_no_page_acts_without_a_csrf_token(world, name):
     url = reverse(name, kwargs=world.kwargs(what_of(name)))
@@ -61,6 +83,7 @@ def test_no_page_acts_without_a_csrf_token(world, name):
     assert different(before, snapshot()) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("name", "method"), UNSAFE_API)
 def test_a_session_needs_its_csrf_token_in_the_api_and_a_bearer_does_not(world, name, method):
     url = reverse(name, kwargs=world.kwargs(ROUTES[name].what))
@@ -119,17 +142,30 @@ def check_headers(response, url: str) -> None:
     assert "Server" not in response, url
 
 
+def test_every_page_carries_the_policy(world):
+    client = browser(world.member)
+    with every_row() as row:
+        for name in PAGES:
+            with row(name):
+                check_page(client, reverse(name, kwargs=world.kwargs(what_of(name))))
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PAGES)
-def test_every_page_and_its_errors_carry_the_policy(world, name):
+def test_every_page_its_parts_and_its_errors_carry_the_policy(world, name):
     client = browser(world.member)
     for foreign in (True, False):
         url = reverse(name, kwargs=world.kwargs(what_of(name), foreign=foreign))
         for headers in ({}, {"HX-Request": "true", "HX-Target": "live"}):
-            response = client.get(url, headers=headers)
-            check_headers(response, url)
-            if response["Content-Type"].startswith("text/html") and response.status_code == 200:
-                assert "HX-Request" in response["Vary"]
-                assert no_inline(response.content.decode()) == [], url
+            check_page(client, url, headers)
+
+
+def check_page(client: Client, url: str, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+    response = client.get(url, headers=headers)
+    check_headers(response, url)
+    if response["Content-Type"].startswith("text/html") and response.status_code == 200:
+        assert "HX-Request" in response["Vary"]
+        assert no_inline(response.content.decode()) == [], url
 
 
 def no_inline(html: str) -> list[str]:

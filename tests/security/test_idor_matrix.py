@@ -120,6 +120,29 @@ OPEN_TO_ALL = {"teams-api:token-list", "gateway-api:stream"}
 OPEN_TO_READERS = {"gateway-api:invoke", "gateway-api:invoke-root"}
 
 
+@pytest.mark.parametrize(("names", "by_session"), [(API, False), (PAGES, True)], ids=["api", "pages"])
+def test_no_route_forgets_whom_it_is_for(world, names, by_session):
+    """The matrix below in short: nobody, another team's lead, and the first of the team who may not."""
+    nobody, stranger = world.nobodies[0], world.strangers[by_session]
+    team = [each[by_session] for each in (world.leads, world.members, world.viewers)]
+    before, wrong = snapshot(), []
+    for name in (name for name in names if name not in OPEN_TO_ALL):
+        ask = Asker(world, name)
+        for method, need in ask.row.methods.items():
+            ask.expect(nobody, method, need, need.nobodies, hides=True)
+            foreign = ask.expect(stranger, method, need, need.strangers, hides=need.hides)
+            if ask.row.what and need.strangers == {404}:
+                ask.same_as_missing(foreign, stranger, method, need)
+            for own, statuses in zip(team, (need.leads, need.members, need.viewers), strict=True):
+                if statuses <= {403, 404}:
+                    ask.expect(own, method, need, statuses, hides=False)
+                    break
+        wrong += ask.wrong
+    assert not wrong, "\n".join(wrong)
+    assert different(before, snapshot()) == []
+
+
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", API)
 def test_the_api_answers_everybody_as_the_row_of_the_route_says(world, name):
     ask = Asker(world, name)
@@ -216,8 +239,16 @@ LISTS = sorted(
 )
 
 
+# Of all who are strangers one, and the others in the matrix.
+STRANGERS = [
+    pytest.param(slice(1), id="a lead of another team"),
+    pytest.param(slice(1, None), id="the others", marks=pytest.mark.matrix),
+]
+
+
+@pytest.mark.parametrize("strangers", STRANGERS)
 @pytest.mark.parametrize("name", LISTS)
-def test_no_filter_order_or_cursor_of_a_list_reaches_over_the_fence(world, name):
+def test_no_filter_order_or_cursor_of_a_list_reaches_over_the_fence(world, name, strangers):
     view = all_routes()[name].callback.cls
     url = reverse(name, kwargs=world.kwargs(ROUTES[name].what))
     foreign = {
@@ -243,13 +274,14 @@ def test_no_filter_order_or_cursor_of_a_list_reaches_over_the_fence(world, name)
         # Sums of groups and no list of rows: its parameters are no filters of a list.
         queries += ["group_by=workload", "group_by=user", f"flavor={world.flavor.name}&group_by=workload"]
     assert queries
-    for stranger in world.strangers:
+    for stranger in world.strangers[strangers]:
         for query in queries:
             response = stranger.ask("GET", f"{url}?{query}")
             assert response.status_code == 200, (query, content(response))
             assert SECRET_WORD not in json.dumps(response.json()["results"]), (stranger.name, query)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_and_its_fragments_answer_everybody_as_the_row_of_the_route_says(world, name):
     ask = Asker(world, name)

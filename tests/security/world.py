@@ -11,6 +11,7 @@ from datetime import timedelta
 from functools import cache, cached_property
 from typing import Any
 from uuid import UUID
+from weakref import WeakSet
 
 from django.conf import settings
 from django.db import connection
@@ -520,10 +521,17 @@ def _rows_of_all_tables() -> str:
     )
 
 
+# The connections that have the statement prepared: planning it takes three times as long as running it.
+_prepared: WeakSet[Any] = WeakSet()
+
+
 def snapshot() -> dict[str, list[str]]:
     """Every row of every table of the portal, less what reading may touch."""
     with connection.cursor() as cursor:
-        return {name: sorted(rows) for name, rows in cursor.execute(_rows_of_all_tables()).fetchall()}
+        if connection.connection not in _prepared:
+            cursor.execute(f"PREPARE rows_of_all_tables AS {_rows_of_all_tables()}")
+            _prepared.add(connection.connection)
+        return {name: sorted(rows) for name, rows in cursor.execute("EXECUTE rows_of_all_tables").fetchall()}
 
 
 def different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
