@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -210,28 +211,36 @@ def django_db_modify_db_settings(
     from django.conf import settings
 
     from tests.emptying import instead_of_flush
+    from tests.kept_connections import keep_connections
     from tests.migrating import copied
 
     instead_of_flush()
+    keep_connections()
     if settings.ENVIRONMENT.database is None:
         with _locked(servers / "template.lock"), django_db_blocker.unblock():
             copied(servers / "template")
+
+
+@cache
+def _valkey(url: str) -> Any:
+    """One connection for all tests: a new one costs as much as everything else that a small test costs."""
+    import redis
+
+    return redis.Redis.from_url(url)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left_in_valkey() -> Iterator[None]:
     yield
     if "servers" in _started:
-        import redis
         from django.conf import settings
 
         from foundation.http import clients, rates
 
-        rates.forget()
+        rates._refused.clear()
         rates._pause.until = 0.0
         clients._known.clear()
-        with redis.Redis.from_url(settings.REDIS_URL) as client:
-            client.flushdb()
+        _valkey(settings.REDIS_URL).flushdb()
 
 
 @pytest.fixture

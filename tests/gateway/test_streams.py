@@ -22,6 +22,7 @@ from teams.models import ApiToken
 from teams.tickets import mint_for
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.gateway.live_server import LIMITS, LiveServer, path_of
+from tests.kept_connections import close_kept
 from tests.waiting import until
 from workloads.models import WorkloadEvent
 from workloads.services import note, notify, transition
@@ -322,6 +323,7 @@ def test_a_ninth_stream_of_one_user_is_refused(quiet, bench):
 
 
 def test_two_hundred_streams_use_one_connection_to_listen(quiet, bench):
+    close_kept()
     users = [bench.user, *(make_member(team=bench.team).user for _ in range(24))]
     streams = [quiet.stream(events_path(user)) for user in users for _ in range(8)]
     assert quiet.health()["streams"] == 200
