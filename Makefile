@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help demo up test matrix processes journeys check bench crash soak mutants pictures docs clean lock image
+.PHONY: help demo up test matrix cluster processes journeys check bench crash soak mutants pictures docs clean lock image
 
 # Recipes run in the checkout, so that no path of it, with spaces or not, stands in a rule.
 VENV := .venv
@@ -49,6 +49,9 @@ test: $(STAMP) ## Run the whole default suite
 
 matrix: $(STAMP) ## Run the second tier: every page in every look, every person on every address
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
+
+cluster: $(STAMP) ## Run the tests on a real control plane, where one can be started (CLUSTER=all: all of them)
+	@exec bash .ci/run build cluster
 
 processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, which takes long
 	@$(PYTHON) -m pytest -n $(PORTALS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)

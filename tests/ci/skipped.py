@@ -1,0 +1,28 @@
+"""Fails where a test that needs Chromium was left out although it is here: `python -m tests.ci.skipped REPORT…`."""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ET
+
+WORDS = ("browser", "journeys")
+
+
+def left_out(cases: list[ET.Element]) -> list[str]:
+    return [
+        f"{case.get('classname')}.{case.get('name')}"
+        for case in cases
+        if case.find("skipped") is not None and any(word in case.get("classname", "") for word in WORDS)
+    ]
+
+
+def main(reports: list[str]) -> str | None:
+    cases = [case for report in reports for case in ET.parse(report).iter("testcase")]  # noqa: S314
+    skipped = left_out(cases)
+    if skipped or not cases:
+        return "\n  ".join(["browser tests were skipped although Chromium is here:", *skipped])
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
