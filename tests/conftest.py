@@ -252,6 +252,20 @@ def still() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def within_month() -> Iterator[None]:
+    """Where a month begins or ends within a day, the clock goes on from noon of its 15th: no budget's period ends
+    meanwhile, and what was used some hours ago was used in the month of now.
+    """
+    from foundation import clock
+    from tests.months import into_month
+
+    before, ahead = clock._source, into_month(clock.now())
+    clock.set_source(lambda: before() + ahead)
+    yield
+    clock.set_source(before)
+
+
 # --- no call to the cluster may hold a database transaction open
 
 

@@ -23,7 +23,7 @@ from tests.costs.budget_world import TAIL, USD, Purse, next_month
 from tests.factories.catalogue import SETUP
 from workloads.states import Phase, Reason
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("within_month")]
 
 
 def test_a_run_is_promised_its_time_limit_and_its_stop():

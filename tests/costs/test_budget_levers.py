@@ -21,7 +21,7 @@ from tests.factories.workloads import put_in
 from workloads.models import ResourceFlavor
 from workloads.states import Phase, Reason
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("within_month")]
 
 
 class Counter:

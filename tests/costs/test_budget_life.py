@@ -29,7 +29,7 @@ from tests.factories.teams import make_team
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("within_month")]
 
 
 def ran(purse, minutes, *, units=1):

@@ -20,7 +20,7 @@ from tests.factories.submitted import make_pod
 from tests.factories.workloads import put_in
 from workloads.states import Phase
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("still")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("within_month", "still")]
 
 DAY = timedelta(days=1)
 MINUTE = timedelta(minutes=1)

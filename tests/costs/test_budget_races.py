@@ -23,7 +23,7 @@ from tests.factories.teams import make_member, make_team
 from tests.factories.workloads import make_workload
 from tests.waiting import until_blocked
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("still")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("within_month", "still")]
 
 
 def in_a_thread(action, *args, **kwargs):

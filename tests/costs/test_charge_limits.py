@@ -27,7 +27,7 @@ from tests.waiting import result_of, until_blocked
 from workloads.models import Attempt, PodRecord, ResourceFlavor, Workload
 from workloads.states import Phase
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("within_month")]
 
 numbers = count(1)
 

@@ -16,7 +16,7 @@ import yaml
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 90.0
 
 
 class RefusedError(Exception):
@@ -49,7 +49,7 @@ class Devcluster:
             self.process = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        until(lambda: self.kubeconfig.exists() or self.process.poll() is not None)
+        until(lambda: self.kubeconfig.exists() or self.process.poll() is not None, PATIENCE_SECONDS)
         assert self.process.poll() is None, (self.folder / "log").read_text()
         config = yaml.safe_load(self.kubeconfig.read_text())
         self.server = config["clusters"][0]["cluster"]["server"]

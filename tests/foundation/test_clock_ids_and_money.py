@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foundation import clock, ids, money
+from tests.months import into_month
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -27,6 +28,20 @@ def test_a_frozen_clock_thaws_after_an_error():
     with pytest.raises(RuntimeError), clock.freeze(NOON):
         raise RuntimeError
     assert clock.now() != NOON
+
+
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        (datetime(2026, 11, 30, 23, 59, tzinfo=UTC), datetime(2026, 11, 15, 12, 59, tzinfo=UTC)),
+        (datetime(2026, 12, 1, 0, 0, tzinfo=UTC), datetime(2026, 12, 15, 12, 0, tzinfo=UTC)),
+        (datetime(2027, 2, 28, 0, 30, tzinfo=UTC), datetime(2027, 2, 15, 12, 30, tzinfo=UTC)),
+        (datetime(2026, 11, 29, 23, 59, tzinfo=UTC), datetime(2026, 11, 29, 23, 59, tzinfo=UTC)),
+        (datetime(2026, 12, 2, 0, 0, tzinfo=UTC), datetime(2026, 12, 2, 0, 0, tzinfo=UTC)),
+    ],
+)
+def test_the_clock_of_tests_keeps_away_from_the_ends_of_a_month(now, then):
+    assert now + into_month(now) == then
 
 
 def test_a_naive_moment_cannot_freeze_the_clock():

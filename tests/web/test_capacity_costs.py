@@ -19,6 +19,8 @@ from tests.web.browsing import (
 )
 from tests.web.conftest import signed_in
 
+pytestmark = pytest.mark.usefixtures("within_month")
+
 USD = 1_000_000
 AMOUNTS = {"idle": (3, 5), "stranded": (1, 0), "lost": (0, 2)}
 """Dollars of the first day of this month, and of the day before it."""

@@ -20,7 +20,7 @@ from teams.actors import Actor
 from tests.factories.teams import make_user
 from tests.web.conftest import signed_in
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("still")]
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("within_month", "still")]
 
 USD = 1_000_000
 
