@@ -8,6 +8,8 @@ import pytest
 
 from cluster.client import ClusterClient, connect
 from tests.controller.conftest import REAL
+from tests.diagnosis.planted import one_of_each_kind
+from workloads.models import Workload
 
 
 @pytest.fixture(params=["devcluster", pytest.param("real", marks=pytest.mark.cluster)])
@@ -17,3 +19,13 @@ def field_client(request: pytest.FixtureRequest) -> Iterator[ClusterClient]:
     client = connect(REAL if request.param == "real" else request.getfixturevalue("devcluster"))
     yield client
     client.close()
+
+
+@pytest.fixture(scope="module")
+def standing_workloads(stands):
+    return stands(one_of_each_kind)
+
+
+@pytest.fixture
+def workloads(own, standing_workloads) -> dict[str, Workload]:
+    return own(standing_workloads)

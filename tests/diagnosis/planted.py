@@ -42,6 +42,14 @@ def in_its_first_attempt(
     return put_in(row, Phase(phase), since=since, **values)
 
 
+def one_of_each_kind() -> dict[str, Workload]:
+    """A run and an endpoint of one team, each in its first attempt, to plant in what is undone."""
+    run = workload_in("Queued")
+    endpoint = make_endpoint(run.team, run.owner, flavor=run.flavor)
+    make_attempt(endpoint)
+    return {"training-run": run, "endpoint": put_in(endpoint, Phase.QUEUED, since=NOW)}
+
+
 class Planted:
     """What is in the cluster about one workload."""
 

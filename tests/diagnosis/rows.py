@@ -5,10 +5,11 @@ A name begins with the row's id; what follows tells its variants apart. `Planted
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.diagnosis.planted import GPU, Planted
+from tests.diagnosis.planted import GPU, NOW, Planted
+from tests.factories.workloads import put_in
 from tests.pod_samples import (
     SCHEDULED,
     T1,
@@ -23,6 +24,8 @@ from tests.pod_samples import (
     unscheduled,
     waiting,
 )
+from workloads.models import Workload
+from workloads.states import Phase
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 TAIL = " no new claims to deallocate, preemption: 0/4 nodes are available: 4 Preemption is not helpful for scheduling."
@@ -284,6 +287,12 @@ ENDPOINTS = frozenset({"K1", "K2", "K3", "C10"})
 
 def kind_of(name: str) -> str:
     return "endpoint" if name.split(maxsplit=1)[0] in ENDPOINTS else "training-run"
+
+
+def plant_in(workloads: Mapping[str, Workload], name: str) -> Planted:
+    """The row, planted in the workload of its kind."""
+    phase, plant = ROWS[name]
+    return plant(Planted(put_in(workloads[kind_of(name)], Phase(phase), since=NOW, **values_of(name))))
 
 
 def values_of(name: str) -> dict[str, str]:

@@ -7,26 +7,48 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 
 from diagnosis.judge import RULES
 from foundation import clock
 from tests.diagnosis.planted import NOW, Planted, workload_in
-from tests.diagnosis.rows import ROWS, answer, kind_of, mounting, nobody_looks, up_again, values_of
+from tests.diagnosis.rows import ROWS, answer, mounting, nobody_looks, plant_in, up_again
 from tests.factories.teams import api_client
 from tests.pod_samples import container, failed, pending, pod, running, waiting
+from tests.tables import every_row, undone
+from workloads.models import Workload
 
 pytestmark = pytest.mark.django_db
 
 
-def planted(name: str) -> Planted:
-    phase, plant = ROWS[name]
-    return plant(Planted(workload_in(phase, kind=kind_of(name), **values_of(name))))
+ONE_OF_EACH = list({name.split()[0]: name for name in reversed(ROWS)}.values())
+OTHERS = [name for name in ROWS if name not in ONE_OF_EACH]
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_rest_and_the_page_give_what_is_planted_the_name_of_its_row(name, client):
-    run, row = planted(name).workload, name.split()[0]
+def test_what_is_planted_gets_the_name_of_its_row(workloads):
+    with every_row() as row:
+        for name in ROWS:
+            with row(name), undone():
+                assert plant_in(workloads, name).ids()[:1] == [name.split()[0]]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(ONE_OF_EACH, id="one of each row"),
+        pytest.param(OTHERS, id="its variants", marks=pytest.mark.matrix),
+    ],
+)
+def test_rest_and_the_page_give_what_is_planted_the_name_of_its_row(names, workloads, client):
+    with every_row() as row:
+        for name in names:
+            with row(name), undone():
+                told_by_rest_and_the_page(plant_in(workloads, name).workload, name, client)
+
+
+def told_by_rest_and_the_page(run: Workload, name: str, client: Client) -> None:
+    row = name.split(maxsplit=1)[0]
     client.force_login(run.owner)
     with clock.freeze(NOW):
         address = run.own_kind.resource_of(run.public_id)
@@ -61,10 +83,6 @@ def test_no_two_rows_have_one_id_or_one_title():
 # --- the words of it
 
 
-def words(name: str) -> str:
-    return planted(name).findings()[0].words
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -73,19 +91,19 @@ def words(name: str) -> str:
         ("F1", "it asks for 4 GPUs, and 2 of 8 are left"),
     ],
 )
-def test_the_numbers_stand_in_the_sentence(name, said):
-    assert said in words(name)
+def test_the_numbers_stand_in_the_sentence(name, said, workloads):
+    assert said in plant_in(workloads, name).findings()[0].words
 
 
-def test_the_taint_is_named_from_the_nodes_as_the_scheduler_does_not():
-    assert words("S4") == (
+def test_the_taint_is_named_from_the_nodes_as_the_scheduler_does_not(workloads):
+    assert plant_in(workloads, "S4").findings()[0].words == (
         "The scheduler counts 4 nodes with a taint that keeps pod a-1-x7k2p away. Of those that the portal sees for it now: "
         "dedicated=research:NoSchedule (on n)."
     )
 
 
-def test_the_labels_are_counted_on_the_nodes():
-    assert "gpu in a100: 0 nodes" in words("S5")
+def test_the_labels_are_counted_on_the_nodes(workloads):
+    assert "gpu in a100: 0 nodes" in plant_in(workloads, "S5").findings()[0].words
 
 
 def test_what_the_registry_says_decides_what_to_do():
@@ -95,8 +113,8 @@ def test_what_the_registry_says_decides_what_to_do():
     assert "image_pull_secrets" in finding.next_step
 
 
-def test_a_line_of_the_log_is_evidence_with_its_time():
-    found = planted("T5").findings()[0]
+def test_a_line_of_the_log_is_evidence_with_its_time(workloads):
+    found = plant_in(workloads, "T5").findings()[0]
     assert found.evidence[0].field == "log"
     assert found.line == found.evidence[0].at is not None
     assert found.pod == "a-1-x7k2p"

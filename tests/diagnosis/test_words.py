@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,21 +11,22 @@ from diagnosis.findings import Cause, WhoActs, such_as_twice
 from teams.actors import Actor
 from teams.secret_names import record_secret
 from tests.diagnosis.planted import NOW, Planted, in_its_first_attempt, workload_in
-from tests.diagnosis.rows import ROWS, kind_of, values_of
+from tests.diagnosis.rows import plant_in
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.submitted import make_attempt, make_run
 from tests.factories.teams import make_member, make_team
 from tests.factories.workloads import put_in
 from tests.pod_samples import container, failed, pending, pod, running, waiting
+from tests.tables import every_row, undone
 from workloads.models import ResourceFlavor
 from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
 
 
-def verdict(name: str) -> Cause:
-    phase, plant = ROWS[name]
-    return plant(Planted(workload_in(phase, kind=kind_of(name), **values_of(name)))).findings()[0]
+@pytest.fixture
+def verdict(workloads) -> Callable[[str], Cause]:
+    return lambda name: plant_in(workloads, name).findings()[0]
 
 
 def asking(phase: Phase, *, secret: dict[str, str] | None = None, **spec: Any) -> Planted:
@@ -87,22 +89,28 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("name", TITLES)
-def test_the_title_says_which_case_it_is(name):
-    assert verdict(name).title == TITLES[name]
+def test_the_title_says_which_case_it_is(verdict):
+    with every_row() as row:
+        for name, title in TITLES.items():
+            with row(name), undone():
+                assert verdict(name).title == title
 
 
-@pytest.mark.parametrize("name", WORDS)
-def test_the_sentence_names_what_it_is_about(name):
-    assert WORDS[name] in verdict(name).words
+def test_the_sentence_names_what_it_is_about(verdict):
+    with every_row() as row:
+        for name, words in WORDS.items():
+            with row(name), undone():
+                assert words in verdict(name).words
 
 
-@pytest.mark.parametrize("name", STEPS)
-def test_the_next_step_can_be_done(name):
-    assert STEPS[name] in verdict(name).next_step
+def test_the_next_step_can_be_done(verdict):
+    with every_row() as row:
+        for name, step in STEPS.items():
+            with row(name), undone():
+                assert step in verdict(name).next_step
 
 
-def test_room_that_is_left_in_a_quota_is_what_may_be_asked_for():
+def test_room_that_is_left_in_a_quota_is_what_may_be_asked_for(verdict):
     assert "use Clone and ask for at most 2 GPUs" in verdict("F1").next_step
 
 
@@ -249,33 +257,32 @@ def asking_without_gpus() -> Planted:
 # --- who acts, and whether the same would happen again
 
 
-@pytest.mark.parametrize(
-    ("name", "who"),
-    [
-        ("T1", WhoActs.OWNER),
-        ("C4", WhoActs.OWNER),
-        ("C4 runtime", WhoActs.ADMIN),
-        ("G1", WhoActs.ADMIN),
-        ("P1 by kubelet", WhoActs.NOBODY),
-        ("P1 volume", WhoActs.OWNER),
-    ],
-)
-def test_it_is_said_who_acts(name, who):
-    assert verdict(name).who == who
+WHO = {
+    "T1": WhoActs.OWNER,
+    "C4": WhoActs.OWNER,
+    "C4 runtime": WhoActs.ADMIN,
+    "G1": WhoActs.ADMIN,
+    "P1 by kubelet": WhoActs.NOBODY,
+    "P1 volume": WhoActs.OWNER,
+}
+REPEATS = (
+    dict.fromkeys(("T1", "T5", "A1", "C4", "C1", "C2", "P1 volume", "S1 never", "T8", "F4"), True)
+    | dict.fromkeys(("P1", "C1 network", "C1 account", "C4 runtime", "S1", "F1", "G1", "T2", "D3"), False)
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "repeats"),
-    [
-        *((name, True) for name in ("T1", "T5", "A1", "C4", "C1", "C2", "P1 volume", "S1 never", "T8", "F4")),
-        *(
-            (name, False)
-            for name in ("P1", "C1 network", "C1 account", "C4 runtime", "S1", "F1", "G1", "T2", "D3")
-        ),
-    ],
-)
-def test_it_is_said_where_the_same_request_would_fail_in_the_same_way(name, repeats):
-    assert verdict(name).repeats is repeats
+def test_it_is_said_who_acts(verdict):
+    with every_row() as row:
+        for name, who in WHO.items():
+            with row(name), undone():
+                assert verdict(name).who == who
+
+
+def test_it_is_said_where_the_same_request_would_fail_in_the_same_way(verdict):
+    with every_row() as row:
+        for name, repeats in REPEATS.items():
+            with row(name), undone():
+                assert verdict(name).repeats is repeats
 
 
 @pytest.mark.parametrize(
