@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from django.db import connection
 
 from portal.runtime import postgres
+from tests.kept_files import keep, kept_file
 
 NAME = "test_template"
-ROOT = Path(__file__).resolve().parents[1]
-# Whatever a migration may call has a part in what it makes.
-NO_SOURCES = {"tests", "benchmarks", "docs", "build", "dist"}
-# Beside a run of the tests there may be another, of other code.
-OLD_SECONDS = 86_400
 
 
 def copied(made: Path) -> None:
@@ -30,27 +24,18 @@ def copied(made: Path) -> None:
 
 
 def kept_tables() -> Path:
-    """Where all tables that this code makes are kept, as statements of SQL; they may not be there yet."""
-    digest = hashlib.sha256((ROOT / "requirements.lock").read_bytes())
-    packages = (path.parent for path in ROOT.glob("[!.]*/__init__.py") if path.parent.name not in NO_SOURCES)
-    for path in sorted(path for package in packages for path in package.rglob("*.py")):
-        digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
-    return ROOT / ".pytest_cache" / "migrated" / f"{digest.hexdigest()}.sql"
+    """Where all tables that this code makes are kept, as statements of SQL; they may not be there yet.
+
+    Whatever a migration may call has a part in what it makes.
+    """
+    return kept_file("migrated", ".sql")
 
 
 def keep_tables(kept: Path, of: dict[str, Any]) -> None:
     """Keep there those of a database that has been migrated and nothing else; `of` is how libpq finds it."""
     if kept != kept_tables():
         return  # The code was changed meanwhile: which of it made the tables nobody knows.
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    # Whole at once, for who asks at this moment.
-    whole = kept.with_suffix(f".{os.getpid()}")
-    _ask("pg_dump", of, "--no-owner", f"--file={whole}")
-    whole.rename(kept)
-    for old in set(kept.parent.iterdir()) - {kept}:
-        with suppress(FileNotFoundError):
-            if old.stat().st_mtime < kept.stat().st_mtime - OLD_SECONDS:
-                old.unlink()
+    keep(kept, lambda whole: _ask("pg_dump", of, "--no-owner", f"--file={whole}"))
 
 
 def make_tables(kept: Path, to: dict[str, Any]) -> None:

@@ -1,17 +1,37 @@
-"""The OpenAPI document of the portal, made once for all tests that read it."""
+"""The OpenAPI document of the portal, made once of the same code for all tests that read it."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from drf_spectacular.generators import SchemaGenerator
 
+from tests.kept_files import keep, kept_file
+
+
+def generated() -> dict[str, Any]:
+    """Made anew, for a test that changes what it is made of."""
+    made: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return made
+
 
 @cache
 def document() -> Mapping[str, Any]:
-    return SchemaGenerator().get_schema(request=None, public=True)
+    """Nobody changes it: all tests of a process read the same one."""
+    kept = _kept()
+    if not kept.exists():
+        made = json.dumps(generated())
+        keep(kept, lambda whole: whole.write_text(made, encoding="utf-8"))
+    found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    return found
+
+
+def _kept() -> Path:
+    return kept_file("openapi", ".json", also=(".json", ".yaml"))
 
 
 @cache

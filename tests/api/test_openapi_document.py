@@ -7,13 +7,17 @@ from collections import Counter
 import pytest
 
 from teams.api.schema import SUMMARY_MAX, summary_of
-from tests.openapi import operations
+from tests.openapi import document, generated, operations
 
 WHERE = "say it in the first sentence of the method's docstring, or with extend_schema(summary=)"
 
 
 def summaries() -> dict[str, str]:
     return {name: operation.get("summary", "") for name, (_, _, operation) in operations().items()}
+
+
+def test_what_the_tests_read_is_what_the_code_says():
+    assert document() == generated()
 
 
 def test_every_operation_has_a_summary():

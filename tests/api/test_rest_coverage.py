@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from drf_spectacular.generators import SchemaGenerator
 
 from foundation.http.codes import codes_of
 from foundation.http.schema import UNTRIED, declare_problems
 from tests.api.bench import RUNS
-from tests.openapi import operations
+from tests.openapi import document, operations
 from tests.rest_coverage.__main__ import codes, compare, undeclared, written
 from tests.rest_coverage.recorder import Recorder
 
@@ -77,7 +76,6 @@ def test_the_document_names_the_codes_of_each_error(settings):
     recorded = codes_of(settings.OPENAPI_PROBLEM_CODES)
     gone = sorted(set(recorded) - set(operations()))
     assert gone == [], "portal/openapi/problem_codes.json: `python -m tests.rest_coverage FILE --write`"
-    schema = SchemaGenerator().get_schema(request=None, public=True)
-    created = schema["paths"]["/api/v1/training-runs/"]["post"]["responses"]
+    created = document()["paths"]["/api/v1/training-runs/"]["post"]["responses"]
     assert {"name_taken", "in_flight"} <= set(created["409"]["x-codes"])
     assert created["413"]["description"].endswith("`too_large`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -29,20 +30,28 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def functions() -> Iterator[tuple[str, Function]]:
-    """Every function and method with where it stands."""
+@cache
+def _by_kind() -> dict[type[ast.AST], list[tuple[str, ast.AST]]]:
+    """Every node with the module it stands in: all trees are walked once, and not once for each check."""
+    found: dict[type[ast.AST], list[tuple[str, ast.AST]]] = defaultdict(list)
     for name, tree in modules().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield f"{name}:{node.lineno} {node.name}", node
+            found[type(node)].append((name, node))
+    return found
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Every function and method with where it stands."""
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        for name, node in _by_kind()[kind]:
+            assert isinstance(node, kind)
+            yield f"{name}:{node.lineno} {node.name}", node
 
 
 def nodes(kind: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
     """Every node of a kind with where it stands."""
-    for name, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, kind):
-                yield f"{name}:{getattr(node, 'lineno', 0)}", node
+    for name, node in _by_kind()[kind]:
+        yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
 def layer_order() -> dict[str, int]:
@@ -52,8 +61,13 @@ def layer_order() -> dict[str, int]:
     return {name.strip(): rank for rank, line in enumerate(lines) for name in line.split("|")}
 
 
-def tracked_texts() -> Iterator[tuple[str, str]]:
+@cache
+def tracked_texts() -> tuple[tuple[str, str], ...]:
     """Path and text of every text file that git knows or would take."""
+    return tuple(_read_tracked())
+
+
+def _read_tracked() -> Iterator[tuple[str, str]]:
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -95,6 +95,11 @@ def within(tree: ast.AST, place: tuple[str, ...] = ()) -> Iterator[tuple[str, as
         yield from within(child, (*place, child.name) if named else place)
 
 
+@cache
+def placed(tree: ast.Module) -> list[tuple[str, ast.AST, ast.AST]]:
+    return list(within(tree))
+
+
 def chain(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> Iterator[ast.Call]:
     """The calls one behind the other that begin with this manager: `.filter(…)`, `.order_by(…)`."""
     while isinstance(method := parents[node], ast.Attribute):
@@ -121,8 +126,8 @@ def nameless(tree: ast.Module) -> Iterator[str]:
     models = observed()
     imports = [each for each in ast.walk(tree) if isinstance(each, ast.ImportFrom)]
     known = {alias.asname or alias.name for each in imports for alias in each.names if alias.name in models}
-    parents = {child: parent for _, parent, child in within(tree)}
-    for place, _, node in within(tree):
+    parents = {child: parent for _, parent, child in placed(tree)}
+    for place, _, node in placed(tree):
         if isinstance(node, ast.Attribute) and node.attr in MANAGERS:
             model = last(node.value)
             # `rows.objects` may be of any of them where one of them is imported at all.
@@ -155,7 +160,7 @@ def statements(sql: str) -> Iterator[bool]:
 
 
 def clients(tree: ast.Module) -> Iterator[str]:
-    for place, _, node in within(tree):
+    for place, _, node in placed(tree):
         if isinstance(node, ast.Name) and node.id == "get_client":
             yield place
 

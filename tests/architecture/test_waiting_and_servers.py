@@ -70,16 +70,22 @@ def calls(
             inner = (*within, child.name)
             made = fixture or any("fixture" in ast.unparse(each) for each in child.decorator_list)
         if isinstance(child, ast.Call):
-            yield ".".join(within), ast.unparse(child.func).rpartition(".")[2], fixture
+            called = getattr(child.func, "attr", None) or getattr(child.func, "id", "")
+            yield ".".join(within), called, fixture
         yield from calls(child, inner, made)
 
 
+@cache
+def all_calls(tree: ast.Module) -> list[tuple[str, str, bool]]:
+    return list(calls(tree))
+
+
 def sleeps(tree: ast.Module) -> list[str]:
-    return [where for where, called, _ in calls(tree) if called == "sleep"]
+    return [where for where, called, _ in all_calls(tree) if called == "sleep"]
 
 
 def starts(tree: ast.Module) -> list[str]:
-    return [where for where, called, fixture in calls(tree) if called in SERVERS and not fixture]
+    return [where for where, called, fixture in all_calls(tree) if called in SERVERS and not fixture]
 
 
 def test_no_test_sleeps():
@@ -98,7 +104,7 @@ def test_no_test_waits_by_a_function_in_the_page():
     waiting = {
         path
         for path, tree in trees().items()
-        for _, called, _ in calls(tree)
+        for _, called, _ in all_calls(tree)
         if called == "wait_for_function"
     }
     assert waiting == set()

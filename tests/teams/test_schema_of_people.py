@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
-from drf_spectacular.generators import SchemaGenerator
+
+from tests.openapi import document
 
 PATHS = {
     "/api/v1/me/": {"get"},
@@ -16,8 +20,8 @@ PATHS = {
 
 
 @pytest.fixture(scope="module")
-def schema() -> dict:
-    return SchemaGenerator().get_schema(request=None, public=True)
+def schema() -> Mapping[str, Any]:
+    return document()
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -6,11 +6,11 @@ import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
-from drf_spectacular.generators import SchemaGenerator
 
 from console.reason_texts import REASON_TEXTS, glossary, next_step
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_user
+from tests.openapi import document
 from workloads.models import Workload
 from workloads.states import Reason
 
@@ -30,7 +30,7 @@ def test_the_column_lists_no_reasons():
 
 
 def test_rest_says_what_each_reason_means():
-    schema = SchemaGenerator().get_schema(public=True)
+    schema = document()
     said = schema["components"]["schemas"]["Workload"]["properties"]["reason"]["description"]
     assert said == glossary()
     assert "* `OOMKilled` - It used more memory than its limit." in said
