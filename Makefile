@@ -44,8 +44,8 @@ demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: en
 up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_DATA_DIR (.data)
 	@exec $(PYTHON) manage.py up
 
-test: $(STAMP) ## Run the whole default suite
-	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
+test: $(STAMP) ## Run the whole default suite (CHANGED=1: what reaches the changed lines; BASE=main: changed since that branch)
+	@$(PYTHON) -m $(if $(CHANGED),tests.mutants.changed $(if $(BASE),--base $(BASE)),pytest) -n $(JOBS) --dist worksteal -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
 
 matrix: $(STAMP) ## Run the second tier: every page in every look, every person on every address
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
