@@ -19,11 +19,16 @@ FILES = {
     "requirements.lock": "a==1",
     ".ci/run": "",
     "reckon/__init__.py": "",
-    "reckon/sums.py": "from reckon import rates\ndef add(): return rates.RATE",
+    "reckon/sums.py": "from reckon import rates\ndef add(): return rates.RATE\ndef idle(): from reckon import lazy",
+    "reckon/lazy.py": "from reckon import behind",
+    "reckon/behind.py": "",
     "reckon/rates.py": "RATE = 1",
     "reckon/apart.py": "",
     "reckon/migrations/0001_first.py": "",
     "reckon/table.yaml": "",
+    "reckon/apps.py": "def ready():\n    from reckon import registered",
+    "reckon/registered.py": "",
+    "portal/settings/__init__.py": "",
     "server/__init__.py": "",
     "server/__main__.py": "from server import loop",
     "server/loop.py": "",
@@ -77,7 +82,11 @@ def tree(tmp_path: Path) -> Tree:
 REACHED_FILES = [
     "reckon/sums.py",
     "reckon/rates.py",
+    "reckon/lazy.py",
     "reckon/migrations/0001_first.py",
+    "reckon/apps.py",
+    "reckon/registered.py",
+    "portal/settings/__init__.py",
     "server/loop.py",
     "server/nodes.yaml",
     "tests/conftest.py",
@@ -110,7 +119,7 @@ def test_a_change_of_anything_that_is_reached_changes_the_digest(tree):
 
 def test_a_change_of_what_is_not_reached_does_not(tree):
     before = tree.digest()
-    for path in ("reckon/apart.py", "shop/services.py", "tests/unused.py", "templates/till.html",
+    for path in ("reckon/apart.py", "reckon/behind.py", "shop/services.py", "tests/unused.py", "templates/till.html",
                  "tests/contract/test_pytorchjob_sums.py", "tests/web/test_sweep.py"):  # fmt: skip
         tree.put(path, "# changed")
     assert tree.digest() == before

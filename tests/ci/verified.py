@@ -3,10 +3,10 @@
 `tests/cluster/verified.json` has, by group, when it was green, the digest of what it reached then, and how to find that
 again: the modules that its tests executed, the programs that they started and the files that they opened.
 
-The digest is taken anew of today's tree. It covers those modules, whatever they import (and so on), the migrations of
-their apps, the tests with their helpers, and what all tests rest on. So nothing can be reached that it leaves out: before
-a test reaches another module, one that it reached before must have been changed to import it, and that changes the digest.
-It knows contents and relative paths, neither times nor places.
+The digest is taken anew of today's tree. It covers those modules, what they import (and so on), the migrations of
+their apps with what these register, the settings, the tests with their helpers, and what all tests rest on. Before a
+test reaches another module, one that it reached before must have been changed to import it, and that changes the digest.
+What this misses, such as a module found by its name alone, waits for seven days at most. The digest knows contents and relative paths, neither times nor places.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ LONGEST = timedelta(days=7)
 FIXED = ("requirements.lock", "pyproject.toml", ".ci/run")
 # The versions and the behaviour of the control plane, in the folder of its scripts and in that of its definitions.
 CONTROL_PLANE = ("build", "up", "stages.yaml", "nodes.yaml", "modules/*/go.mod", "../crds/*/*")
+SETTINGS = "portal/settings/__init__.py"
 # A program that has all of the portal in it.
 WHOLE = "manage.py"
 
@@ -97,10 +98,12 @@ def covered(project: Project, group: str, reached: Reached) -> set[str]:
     if group == groups.SWEEPS:
         shown = {path for path in project.files if groups.shown(path)}
         return shown | groups.helpers(project, groups.sweep_files(project)) | set(FIXED)
-    modules = {path for path in project.closure(reached.modules) if not path.startswith("tests/")}
+    modules = {path for path in project.executed(reached.modules) if not path.startswith("tests/")}
     for program in reached.programs:
         modules |= program_files(project, program)
     apps = {path.partition("/")[0] for path in modules if "/" in path}
+    # Django runs these before the first test: they register what is called later.
+    modules |= project.executed([SETTINGS, *(f"{app}/apps.py" for app in apps)])
     modules |= {
         path
         for path in project.files
@@ -112,15 +115,15 @@ def covered(project: Project, group: str, reached: Reached) -> set[str]:
 
 
 def program_files(project: Project, program: str) -> set[str]:
-    """What a started program may reach: its package as a whole, with all that this imports."""
+    """What a started program may reach: its module or its package as a whole, all that this imports, and files beside these."""
     if program == WHOLE:
         return {path for path in project.files if not path.startswith(("tests/", "docs/", "benchmarks/"))}
-    found = project.closure(project.modules_of(program))
-    package = program.partition(".")[0]
-    if package != "tests":
-        own = {path for path in project.files if path.startswith(f"{package}/")}
-        found |= own | project.closure(own)
-    return found
+    folder = f"{program.replace('.', '/')}/"
+    own = {path for path in project.files if path.startswith(folder) and path.endswith(".py")}
+    found = project.closure([*project.modules_of(program), *own])
+    folders = {path.rpartition("/")[0] for path in found}
+    beside = (path for path in project.files if path.rpartition("/")[0] in folders)
+    return found | {path for path in beside if not path.endswith(".py")}
 
 
 def programs(arguments: Iterable[object]) -> set[str]:
