@@ -51,7 +51,7 @@ matrix: $(STAMP) ## Run the second tier: every page in every look, every person 
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests on a real control plane, where one can be started (CLUSTER=all: all of them)
-	@exec bash .ci/run build cluster
+	@RECORD=1 exec bash .ci/run build cluster
 
 processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, which takes long
 	@$(PYTHON) -m pytest -n $(PORTALS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)

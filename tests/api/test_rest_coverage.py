@@ -10,7 +10,7 @@ from foundation.http.codes import codes_of
 from foundation.http.schema import UNTRIED, declare_problems
 from tests.api.bench import RUNS
 from tests.openapi import document, operations
-from tests.rest_coverage.__main__ import codes, compare, undeclared, written
+from tests.rest_coverage.__main__ import codes, compare, joined, undeclared, written
 from tests.rest_coverage.recorder import Recorder
 
 DESCRIBED = {
@@ -79,3 +79,15 @@ def test_the_document_names_the_codes_of_each_error(settings):
     created = document()["paths"]["/api/v1/training-runs/"]["post"]["responses"]
     assert {"name_taken", "in_flight"} <= set(created["409"]["x-codes"])
     assert created["413"]["description"].endswith("`too_large`")
+
+
+def test_what_several_runs_saw_counts_together(tmp_path):
+    one, other = tmp_path / "one.json", tmp_path / "other.json"
+    one.write_text('{"GET /a/": {"statuses": ["200", "404"]}}')
+    other.write_text(
+        '{"GET /a/": {"statuses": ["404", "429"], "codes": ["429 slow"]}, "GET /b/": {"statuses": ["200"]}}'
+    )
+    assert joined([one, other]) == {
+        "GET /a/": {"statuses": ["200", "404", "429"], "codes": ["429 slow"]},
+        "GET /b/": {"statuses": ["200"]},
+    }

@@ -1,8 +1,8 @@
 """Groups of tests that a recent green run stands for are skipped; `tests/cluster/verified.json` has those runs.
 
 `python -m tests.ci due GROUP…` tells which of them run and prints the names of these; `run GROUP…` runs tests on the
-control plane that PORTAL_TEST_KUBECONFIG names and writes down which groups were green; `digest` and `record` do that
-for the sweeps over all pages, which `make matrix` runs.
+control plane that PORTAL_TEST_KUBECONFIG names, with `--record` also writes down which groups were green; `digest` and
+`record` do that for the sweeps over all pages, which `make matrix` runs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ def main() -> None:
     due.add_argument("--all", action="store_true", help="whatever was green")
     run = commands.add_parser("run")
     run.add_argument("-n", "--jobs", default="1", help="workers of pytest, each with a control plane")
+    run.add_argument(
+        "--record", action="store_true", help="write down which groups were green, and what they reach"
+    )
     for command in (due, run):
         command.add_argument("groups", nargs="+", choices=[*groups.GROUPS, groups.SWEEPS])
     commands.add_parser("digest")
@@ -42,7 +45,8 @@ def main() -> None:
         case "due":
             tell_due(asked.groups, asked.control_plane, everything=asked.all)
         case "run":
-            sys.exit(run_groups(asked.groups, asked.control_plane, asked.jobs))
+            run_or_record = record_groups if asked.record else run_groups
+            sys.exit(run_or_record(asked.groups, asked.control_plane, asked.jobs))
         case "digest":
             print(sweeps_digest(Project()))  # noqa: T201
         case "record":
@@ -63,19 +67,23 @@ def tell_due(asked: list[str], control_plane: Path | None, *, everything: bool) 
     print(*(each.group for each in decisions if each.runs))  # noqa: T201
 
 
-def run_groups(asked: list[str], control_plane: Path | None, jobs: str) -> int:
-    """Run the tests of the groups and write down which were green; the exit code is pytest's."""
-    project = Project()
-    before = verified.contents(project, project.files, control_plane)
-    by_group = groups.cluster_files(project)
+def run_groups(asked: list[str], _control_plane: Path | None, jobs: str, *plugins: str) -> int:
+    """Run the tests of the groups; the exit code is pytest's."""
+    by_group = groups.cluster_files(Project())
     files = [path for group in asked for path in by_group[group]]
     if not files:
         return 0
+    command = [sys.executable, "-m", "pytest", *plugins, "-m", "cluster", "-n", jobs, "--dist", "worksteal"]
+    return subprocess.run([*command, *files], cwd=ROOT, check=False).returncode
+
+
+def record_groups(asked: list[str], control_plane: Path | None, jobs: str) -> int:
+    """Run them and write down which were green; the record is a file of the checkout, so a throw-away one needs none."""
+    project = Project()
+    before = verified.contents(project, project.files, control_plane)
     with tempfile.TemporaryDirectory(prefix="reached-") as folder:
-        command = [sys.executable, "-m", "pytest", "-p", "tests.ci.recording", "-m", "cluster"]
-        command += ["-n", jobs, "--dist", "worksteal", *files]
-        variables = {**os.environ, recording.VARIABLE: folder}  # noqa: TID251
-        code = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+        os.environ[recording.VARIABLE] = folder  # noqa: TID251
+        code = run_groups(asked, control_plane, jobs, "-p", "tests.ci.recording")
         # What was changed while the tests ran is not what they saw.
         after = verified.contents(project, project.files, control_plane)
         changed = {path for path in before if before[path] != after.get(path)}

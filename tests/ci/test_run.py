@@ -120,15 +120,23 @@ def test_without_a_control_plane_the_rest_passes(checkout):
 def test_sweeps_that_a_green_run_stands_for_are_left_out(checkout):
     assert checkout.run("matrix").returncode == 0
     (swept,) = checkout.called("make")
-    assert swept == "make matrix PYTEST_ARGS=-m 'matrix and not cluster and not browser'"
-    assert checkout.called("record") == []
+    assert swept.startswith("make matrix PYTEST_ARGS=-m 'matrix and not cluster and not browser'")
+    assert checkout.called(" record ") == []
 
 
-def test_sweeps_that_are_due_are_recorded_when_green(checkout):
+def test_sweeps_that_are_due_are_recorded_when_green_where_that_is_asked_for(checkout):
     assert checkout.run("matrix", DUE="sweeps").returncode == 0
+    assert checkout.called(" record ") == []
+    assert checkout.run("matrix", DUE="sweeps", RECORD="1").returncode == 0
     assert len(checkout.called(" record 1234")) == 1
-    assert checkout.run("matrix", DUE="sweeps", FAILS="matrix").returncode == 3
-    assert checkout.called("record") == []
+    assert checkout.run("matrix", DUE="sweeps", RECORD="1", FAILS="matrix").returncode == 3
+    assert checkout.called(" record ") == []
+
+
+def test_groups_are_recorded_where_that_is_asked_for(checkout):
+    checkout.run("cluster", DUE="e2e", RECORD="1")
+    (run,) = checkout.called(" run ")
+    assert run.endswith("run --record -n 2 e2e")
 
 
 def test_a_step_that_is_unknown_is_refused_before_any_runs(checkout):

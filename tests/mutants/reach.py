@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from tests.mutants.faults import ROOT, packages
 ASKED = "asked.json"
 TEMPLATES = "templates.json"
 DECLARATIONS = "declarations.json"
+SECONDS = "seconds.json"
 
 
 def shared(module: str, fixture: str) -> str:
@@ -42,6 +43,7 @@ class _Recorder:
         self._context = ""
         self._templates: dict[str, set[str]] = defaultdict(set)
         self._declarations: dict[str, set[str]] = defaultdict(set)
+        self._seconds: Counter[str] = Counter()
         self._coverage = coverage.Coverage(
             data_file=folder / "reach",
             data_suffix=True,
@@ -83,12 +85,16 @@ class _Recorder:
         finally:
             self._enter("")
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid] += report.duration
+
     def pytest_sessionfinish(self) -> None:
         self._coverage.stop()
         self._coverage.save()
         for name, seen in ((TEMPLATES, self._templates), (DECLARATIONS, self._declarations)):
             path = self._folder / f"{name}.{os.getpid()}"
             path.write_text(json.dumps({key: sorted(contexts) for key, contexts in seen.items()}))
+        (self._folder / f"{SECONDS}.{os.getpid()}").write_text(json.dumps(self._seconds))
 
     def _enter(self, context: str) -> None:
         self._context = context
@@ -142,6 +148,11 @@ def merge(folder: Path) -> None:
                 tests[key].update(tests_of(contexts, asked))
             part.unlink()
         (folder / name).write_text(json.dumps({key: sorted(found) for key, found in sorted(tests.items())}))
+    seconds: dict[str, float] = {}
+    for part in folder.glob(f"{SECONDS}.*"):
+        seconds |= json.loads(part.read_text())
+        part.unlink()
+    (folder / SECONDS).write_text(json.dumps(seconds))
 
 
 def tests_of(contexts: Any, asked: dict[str, list[str]]) -> set[str]:

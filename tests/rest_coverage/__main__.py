@@ -1,6 +1,6 @@
-"""`python -m tests.rest_coverage FILE [--write]`: what the OpenAPI document declares, and what of it the tests saw.
+"""`python -m tests.rest_coverage FILE… [--write]`: what the OpenAPI document declares, and what of it the tests saw.
 
-FILE is what `make test PYTEST_ARGS="--rest-coverage=FILE"` wrote. Prints the counts and the unseen, and what was seen and is not
+Each FILE is what `make test PYTEST_ARGS="--rest-coverage=FILE"` wrote. Prints the counts and the unseen, and what was seen and is not
 declared, for which it exits 1. With --write the codes that were seen become those that the document shows.
 """
 
@@ -10,7 +10,7 @@ import json
 import sys
 from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +59,24 @@ def codes(described: Described, recorded: Recorded) -> dict[str, dict[str, list[
     return found
 
 
-def main(file: Path, *, write: bool) -> int:
+def joined(files: Iterable[Path]) -> dict[str, dict[str, list[str]]]:
+    """What was seen of each operation in any of the runs."""
+    seen: dict[str, dict[str, list[str]]] = {}
+    for file in files:
+        for operation, kinds in json.loads(file.read_text(encoding="utf-8")).items():
+            for kind, what in kinds.items():
+                there = seen.setdefault(operation, {}).setdefault(kind, [])
+                there += (each for each in what if each not in there)
+    return seen
+
+
+def main(files: Iterable[Path], *, write: bool) -> int:
     from django.conf import settings
 
     from foundation.http.codes import codes_of
     from tests.openapi import operations
 
-    recorded, described = json.loads(file.read_text(encoding="utf-8")), operations()
+    recorded, described = joined(files), operations()
     seen, unseen = compare(described, recorded)
     for what, names in sorted(unseen.items()):
         say(f"unseen: {what}: {', '.join(names)}")
@@ -133,7 +144,7 @@ def say(line: str) -> None:
 
 if __name__ == "__main__":
     parser = ArgumentParser(prog="python -m tests.rest_coverage", description=__doc__)
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--write", action="store_true")
     chosen = parser.parse_args()
 
@@ -143,4 +154,4 @@ if __name__ == "__main__":
 
     env.set_variables({"DJANGO_SETTINGS_MODULE": "portal.settings"})
     django.setup()
-    sys.exit(main(chosen.file, write=chosen.write))
+    sys.exit(main(chosen.files, write=chosen.write))
