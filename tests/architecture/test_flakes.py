@@ -13,8 +13,6 @@ from tests.architecture.flakes import KINDS, Finder, Module
 from tests.architecture.test_waiting_and_servers import trees
 from tests.effort import SOAK
 
-# The one module that gives tests their `expect`, with its patience; until there is one, none has to use it.
-BROWSING = "tests/web/browsing.py"
 FROM_PLAYWRIGHT = "playwright.sync_api.expect"
 ALLOWED = {
     ("elapsed_time", "tests/controller/test_pod_sets_watched.py test_no_pod_of_a_set_is_taken_for_gone_and_each_of_their_seconds_is_billed_once"): "looks at all pods until minutes have passed",
@@ -52,21 +50,32 @@ def test_hypothesis_draws_the_same_each_time_unless_it_draws_much():
     assert hypothesis.settings.default.derandomize is not SOAK
 
 
+def without_patience(found: dict[str, Module]) -> set[str]:
+    """Who takes `expect` from Playwright, past the module that gives it patience; a conftest gives it to all."""
+    places = {path for path, module in found.items() if _sets_options(module)}
+    if not places or any(path.endswith("conftest.py") for path in places):
+        return set()
+    return {path for path, module in found.items() if FROM_PLAYWRIGHT in module.imports.values()} - places
+
+
+def _sets_options(module: Module) -> bool:
+    return any(flakes.last(call.func) == "set_options" for scope in module.scopes for call in scope.calls)
+
+
 def test_expect_comes_from_the_one_module_that_gives_it_patience():
-    given = modules()[BROWSING].imports.get("expect") == FROM_PLAYWRIGHT
-    direct = {path for path, module in modules().items() if FROM_PLAYWRIGHT in module.imports.values()}
-    assert not given or _sets_options() or direct == {BROWSING}
+    assert without_patience(modules()) == set()
 
 
-def _sets_options() -> bool:
-    """Somewhere for all: then it does not matter where `expect` is imported from."""
-    return any(
-        flakes.last(call.func) == "set_options"
-        for path, module in modules().items()
-        if path.endswith("conftest.py")
-        for scope in module.scopes
-        for call in scope.calls
+def test_who_takes_expect_from_elsewhere_is_found():
+    taken = "from playwright.sync_api import expect\n"
+    given, taker = (
+        Module.of(ast.parse(f"{taken}expect.set_options(timeout=30_000)")),
+        Module.of(ast.parse(taken)),
     )
+    assert without_patience({"tests/web/browsing.py": given, "tests/web/test_a.py": taker}) == {
+        "tests/web/test_a.py"
+    }
+    assert without_patience({"tests/conftest.py": given, "tests/web/test_a.py": taker}) == set()
 
 
 PLANTED: list[tuple[Finder, str]] = [
