@@ -26,11 +26,11 @@ import pytest
 
 from tests import session
 from tests.effort import SOAK
+from tests.marked_files import pytest_ignore_collect  # noqa: F401
 from tests.rest_coverage import recorder
 from tests.rest_coverage.recorder import pytest_addoption  # noqa: F401
 from tests.seconds import CoreSeconds, Seconds
 from tests.standing import own, pytest_collection_modifyitems, pytest_runtest_setup, stands  # noqa: F401
-from tests.tables import rows  # noqa: F401
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,6 +9,7 @@ import pytest
 
 from inference.serializers import EndpointSerializer
 from jobs.sweeps.serializers import RunOrSweepSerializer
+from tests.tables import each_row
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "requests.json").read_text(encoding="utf-8"))
 SERIALIZERS = {"training-runs": RunOrSweepSerializer, "endpoints": EndpointSerializer}
@@ -16,9 +17,7 @@ SERIALIZERS = {"training-runs": RunOrSweepSerializer, "endpoints": EndpointSeria
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize(
-    ("resource", "name"), [(resource, name) for resource, bodies in GOLDEN.items() for name in bodies]
-)
+@each_row(("resource", "name"), [(resource, name) for resource, bodies in GOLDEN.items() for name in bodies])
 def test_an_old_body_is_accepted_and_says_what_it_said(resource, name):
     body = GOLDEN[resource][name]
     serializer = SERIALIZERS[resource](data=body)

@@ -13,6 +13,7 @@ from foundation.http.problems import flatten
 from tests.api.request_kinds import ENDPOINT, KINDS, MINIMAL, RUN, faults, of_both_kinds
 from tests.effort import drawn
 from tests.manifest_strategies import broken
+from tests.tables import each_row
 
 HUGE = 2**63
 WRONG: dict[str, list[Any]] = {
@@ -74,7 +75,7 @@ SAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "field", "wanted"), TYPED)
+@each_row(("kind", "field", "wanted"), TYPED)
 def test_a_value_of_a_wrong_type_is_refused_and_its_field_named(kind, field, wanted):
     for value in WRONG[wanted]:
         told = {path.partition(".")[0] for path, _ in faults(kind.serializer, **{field: value})}
@@ -133,7 +134,7 @@ def test_whatever_is_sent_is_answered_with_named_problems(kind, data):
 # --- what is kept of it
 
 
-@pytest.mark.parametrize(("kind", "body"), SAMPLES)
+@each_row(("kind", "body"), SAMPLES)
 def test_a_sample_is_valid_and_what_is_stored_of_it_is_normal(kind, body):
     serializer = kind.serializer(data={"team": "vision", **body})
     assert serializer.is_valid(), serializer.errors

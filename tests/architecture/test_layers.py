@@ -12,6 +12,7 @@ import pytest
 from django.apps import apps
 
 from tests.architecture.sources import LINTER, PACKAGES, ROOT, layer_order
+from tests.tables import each_row
 
 LINT = Path(sys.executable).parent / "lint-imports"
 
@@ -199,16 +200,16 @@ def test_every_contract_is_kept():
     assert result.returncode == 0, result.stdout
 
 
-def test_every_planted_violation_is_noticed(told, rows):
-    for what, (contract, path, line) in VIOLATIONS.items():
-        module = path.removesuffix(".py").replace("/", ".")
-        imported = line.rpartition(" ")[2].partition(".")[0]
-        said = {
-            CYCLE: "No cycles are allowed in gateway.live.",
-            "a module without a place": f"not listed as layers: - {module} ",
-        }.get(what, f"- {module} -> {imported}")
-        with rows(what):
-            assert said in told.get(contract, "it is kept")
+@each_row("what", VIOLATIONS)
+def test_a_planted_violation_is_noticed(told, what):
+    contract, path, line = VIOLATIONS[what]
+    module = path.removesuffix(".py").replace("/", ".")
+    imported = line.rpartition(" ")[2].partition(".")[0]
+    said = {
+        CYCLE: "No cycles are allowed in gateway.live.",
+        "a module without a place": f"not listed as layers: - {module} ",
+    }.get(what, f"- {module} -> {imported}")
+    assert said in told.get(contract, "it is kept")
 
 
 def test_every_contract_has_a_planted_violation():

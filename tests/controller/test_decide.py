@@ -21,6 +21,7 @@ from controller.reconcile.decide import (
     used_seconds,
 )
 from tests.effort import drawn
+from tests.tables import each_row
 from workloads.pods.observation import Observation, PodFacts, ScalerFacts, Stage
 from workloads.states import FINAL, HOLDS_CLAIM, IN_CLUSTER, REASONS, Desired, Phase, Reason, can_move
 
@@ -269,7 +270,7 @@ def test_the_next_attempt_keeps_saying_why_there_is_one():
     assert (plan.reason, plan.message) == (Reason.NODE_LOST, "as before")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("observed", "phase", "reason"),
     [
         (seen(Stage.CREATING, Reason.CREATING), Phase.ADMITTED, Reason.CREATING),
@@ -286,7 +287,7 @@ def test_the_next_attempt_keeps_saying_why_there_is_one():
         (seen(Stage.UPDATING, Reason.UPDATING), Phase.RUNNING, Reason.UPDATING),
     ],
 )
-@pytest.mark.parametrize("start", PLACED)
+@each_row("start", PLACED)
 def test_the_phase_follows_how_far_the_objects_have_come(start, observed, phase, reason):
     plan = decide(row(start), observed, NOW)
     assert (plan.to, plan.reason, plan.message, plan.actions) == (phase, reason, "Seen.", ())

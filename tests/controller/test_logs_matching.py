@@ -15,6 +15,7 @@ from logs.matching import LineFilter
 from logs.store import ContainerLog, source_of
 from tests.controller.logs_bed import make_pod, make_workload, stamp
 from tests.factories.teams import api_client
+from tests.tables import each_row
 from workloads.models import LogChunk
 
 
@@ -23,7 +24,7 @@ def wanted(*texts: str, **options) -> list[bool]:
     return list(LineFilter.of(**{"search": None, "level": None} | options).marks(lines))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("level", "text"),
     [
         ("error", "2026-10-03 12:00:00,123 - trainer - ERROR - no data"),

@@ -12,6 +12,7 @@ from advisor.architectures import BY_SIZE, NAMED, Architecture
 from advisor.demand import Demand, demand_of
 from advisor.memory_sum import CONTEXT_BYTES, GIB, SOURCES, MemorySum, memory_sum
 from foundation.errors import Invalid
+from tests.tables import each_row
 
 GB = 10**9
 STATES = ("weights", "gradients", "master_weights", "optimizer")
@@ -37,9 +38,7 @@ def counted(shape: Architecture) -> int:
     return shape.layers * layer + shape.embeddings + hidden
 
 
-@pytest.mark.parametrize(
-    "shape", {each.name: each for each in (*NAMED, *BY_SIZE)}.values(), ids=lambda each: each.name
-)
+@each_row("shape", {each.name: each for each in (*NAMED, *BY_SIZE)}.values())
 def test_the_shape_of_a_published_model_makes_its_published_number_of_parameters(shape):
     if shape.name.startswith("Megatron"):  # published as 529.6 and 1008.0 billion
         assert abs(counted(shape) / shape.parameters - 1) < 0.002

@@ -17,6 +17,7 @@ import pytest
 from prometheus_bed import NOW, PROMETHEUS, PROMTOOL, RealPrometheus, ask, open_metrics, storage
 
 from tests.planted_metrics import TOKEN, planted_metrics
+from tests.tables import each_row
 
 ANSWERS = Path(__file__).with_name("promql_answers.json")
 QUERIES = [
@@ -194,7 +195,7 @@ def same(mine, theirs):
                 assert float(value) == pytest.approx(float(wanted), rel=1e-9, nan_ok=True)
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@each_row("query", QUERIES)
 def test_values_are_those_that_prometheus_gave(ours, query):
     status, answer = ask(ours, "query", query=query, time=str(NOW))
     assert status == 200, answer
@@ -218,7 +219,7 @@ def test_what_prometheus_cannot_parse_is_refused_likewise(ours, real, query):
     assert (mine_code, mine["status"], mine["errorType"]) == (code, theirs["status"], theirs["errorType"])
 
 
-@pytest.mark.parametrize("query", WRONG)
+@each_row("query", WRONG)
 def test_what_cannot_be_parsed_is_refused_in_the_shape_of_prometheus(ours, query):
     status, answer = ask(ours, "query", query=query, time=str(NOW))
     assert (status, answer["status"], answer["errorType"]) == (400, "error", "bad_data")

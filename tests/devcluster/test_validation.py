@@ -11,6 +11,7 @@ from devcluster.errors import ApiError
 from devcluster.kinds import AUTOSCALER, JOB, POD, SCALED_OBJECT
 from devcluster.schema import FIELDS, TYPES
 from devcluster.validation.formats import FORMATS
+from tests.tables import each_row
 
 OF_FIELDS = {
     "required", "not_empty", "minimum", "maximum", "positive", "enum", "format", "min_items", "min_length", "unique",
@@ -19,7 +20,7 @@ OF_FIELDS = {
 POD_BODY = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "main", "image": "any:1"}]}}
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@each_row("name", FIELDS)
 def test_the_table_names_types_fields_and_words_that_there_are(name):
     fields = dict(FIELDS[name])
     assert set(fields.pop("one_of", ())) <= set(TYPES[name])

@@ -17,6 +17,7 @@ from foundation.http.pages import CursorPage
 from foundation.models import Heartbeat
 from teams.models import ApiToken
 from tests.factories.teams import make_user
+from tests.tables import each_row
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -197,7 +198,7 @@ def test_walking_forth_and_back_sees_every_row_once_nulls_last(db, offsets, limi
     assert [name for page in reversed(back) for name in page] == seen
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "field"),
     [
         ({"limit": "0"}, "limit"), ({"limit": "201"}, "limit"), ({"limit": "x"}, "limit"), ({"limit": ""}, "limit"),

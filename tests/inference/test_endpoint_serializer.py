@@ -2,15 +2,14 @@ from __future__ import annotations
 
 from functools import partial
 
-import pytest
-
 from inference.serializers import EndpointSerializer
 from tests.api.request_kinds import MINIMAL, faults
+from tests.tables import each_row
 
 problems = partial(faults, EndpointSerializer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "field", "code"),
     [
         ({"runtime": "other"}, "runtime", "invalid_choice"),
@@ -76,7 +75,7 @@ LLM = {"runtime": "vllm", "model": {"claim": "llms"}}
 ARCHIVES = {"models": ["a.mar"]}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("runtime", "changes", "field", "code"),
     [
         ("triton", {"runtime_options": {"batch_size": 8}}, "runtime_options.batch_size", "not_for_runtime"),

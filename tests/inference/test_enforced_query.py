@@ -12,6 +12,7 @@ from inference.enforced_query import DEPTH_MAX, NOTHING, TOKENS_MAX, Border, Que
 from inference.scaling_spec import ScalingSpec
 from tests.effort import drawn
 from tests.inference.scaler_samples import built
+from tests.tables import each_row
 
 OURS = Border("team-ours")
 
@@ -40,7 +41,7 @@ def is_ours(selector):
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("query", "runs"),
     [
         ("sum(a)", 'sum(a{namespace="team-ours"})'),

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from inference.rollouts import Bounds, RolloutOutcome, judge
+from tests.tables import each_row
 from workloads.pods.observation import PodFacts, RolloutFacts
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -49,7 +50,7 @@ def refused(text, since):
     return rollout(updated=0, refused=text, refused_at=ago(since))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("facts", "pods", "outcome", "look_in"),
     [
         (rollout(complete=True, ready=2, updated=2, old=0), [], "live", None),

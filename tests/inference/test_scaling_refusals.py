@@ -6,6 +6,7 @@ from foundation.http.problems import flatten
 from inference.grammar import cron_expression, time_zone
 from inference.serializers import EndpointSerializer
 from tests.inference.scaler_samples import GPU, SHIFT
+from tests.tables import each_row
 
 MINIMAL = {"team": "vision", "name": "a", "image": "b:1", "min_replicas": 1, "max_replicas": 4}
 
@@ -17,7 +18,7 @@ def problems(trigger=None, *, body=None, **scaling):
     return {(problem.field, problem.code): problem.message for problem in flatten(serializer.errors)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("trigger", "body", "scaling", "field", "code"),
     [
         (None, {}, {}, "scaling.trigger", "required"),

@@ -22,6 +22,7 @@ from tests.effort import drawn
 from tests.kind_samples import SAMPLES
 from tests.manifest_samples import RUN_BODIES, RUN_PLACEMENTS, placement
 from tests.manifest_strategies import run_bodies
+from tests.tables import each_row
 from workloads.placement import FlavorFacts, NodeFacts, Sharing, node_terms, tolerations
 
 TAINT = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -260,7 +261,7 @@ def test_a_job_is_read_field_by_field():
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "path"),
     [
         ({f"{POD}__hostNetwork": True}, "spec.template.spec.hostNetwork"),
@@ -531,7 +532,7 @@ MERGES = "a: &a {x: 1, y: 2}\n" + "".join(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         BOMB,

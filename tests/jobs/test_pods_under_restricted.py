@@ -21,6 +21,7 @@ from tests.jobs import regenerate as runs
 from tests.jobs.test_golden_manifests import NOT_RESTRICTED
 from tests.jobs.test_runs_on_a_cluster import KINDS, PODS
 from tests.manifest_samples import golden
+from tests.tables import each_row
 
 GOLDEN = {
     name: manifests
@@ -88,7 +89,7 @@ def violations(pod: dict[str, Any]) -> Iterator[str]:
         yield from ("hostPort" for port in container.get("ports") or () if port.get("hostPort"))
 
 
-@pytest.mark.parametrize("name", GOLDEN)
+@each_row("name", GOLDEN)
 def test_the_pods_that_the_portal_describes_pass_by_its_rules(name):
     pods = list(pods_in(GOLDEN[name]))
     assert pods

@@ -7,6 +7,7 @@ import pytest
 from foundation.http.problems import flatten
 from jobs.serializers import TrainingRunPatchSerializer, TrainingRunSerializer
 from tests.api.request_kinds import MINIMAL, faults
+from tests.tables import each_row
 
 MIB = 1024 * 1024
 problems = partial(faults, TrainingRunSerializer)
@@ -108,9 +109,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "code"), REFUSED, ids=[f"{case[0]}-{case[2]}" for case in REFUSED]
-)
+@each_row(("field", "value", "code"), REFUSED, ids=[f"{case[0]}-{case[2]}" for case in REFUSED])
 def test_a_wrong_value_is_refused_with_its_field_and_code(field, value, code):
     assert problems(**{field: value}) == [(field, code)]
 
@@ -308,9 +307,7 @@ NESTED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "field", "code"), NESTED, ids=[f"{case[1]}-{case[2]}" for case in NESTED]
-)
+@each_row(("changes", "field", "code"), NESTED, ids=[f"{case[1]}-{case[2]}" for case in NESTED])
 def test_what_is_wrong_inside_a_field_is_named_by_its_path(changes, field, code):
     assert problems(**changes) == [(field, code)]
 

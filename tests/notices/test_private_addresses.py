@@ -15,6 +15,7 @@ from notices.models import Delivery, NoticeSubscription
 from notices.sealing import seal
 from teams.actors import Actor
 from tests.notices.receiver import Receiver
+from tests.tables import each_row
 
 PRIVATE = [
     "127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254",
@@ -51,7 +52,7 @@ def names(monkeypatch):
     return known, asked
 
 
-@pytest.mark.parametrize("address", PRIVATE)
+@each_row("address", PRIVATE)
 def test_an_address_that_is_not_public_is_not_allowed(address):
     assert not is_allowed(address)
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from policy.packing import what_exists
 from tests.quotas import node_sets as sets
+from tests.tables import each_row
 from workloads.placement import (
     Sharing,
     largest_block,
@@ -132,8 +133,8 @@ def test_slices_that_no_node_offers_yet_are_looked_for_by_their_label():
 EFFECTS = ["NoSchedule", "NoExecute"]
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
-@pytest.mark.parametrize(
+@each_row("effect", EFFECTS)
+@each_row(
     ("toleration", "tolerates"),
     [
         ({"operator": "Exists"}, True),

@@ -5,6 +5,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from portal.settings import env, stores
 from portal.settings.env import Bind, load
+from tests.tables import each_row
 
 
 def test_everything_is_embedded_on_loopback_when_nothing_is_given():
@@ -70,7 +71,7 @@ def test_empty_variable_counts_as_not_given():
     assert load({"PORTAL_REDIS_URL": " "}).redis_url is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [
         ("PORTAL_BIND", "8000"),

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from django.db import transaction
 from django.urls import reverse
-from drf_spectacular.generators import SchemaGenerator
 
 from tests.factories.teams import make_token, make_user
+from tests.openapi import document
 from tests.security.routes import ROUTES, all_routes, schema_path
 from tests.security.world import Principal, different, snapshot
 
 pytestmark = pytest.mark.django_db
 CHANGES = ("post", "put", "patch", "delete")
-DOCUMENT = SchemaGenerator().get_schema(request=None, public=True)
+DOCUMENT = document()
 OPERATIONS = {
     (name, method): operation
     for name, pattern in all_routes().items()

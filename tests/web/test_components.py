@@ -11,6 +11,7 @@ from django.http import HttpResponse
 from django.template import Context, Template
 from django_cotton.compiler_regex import CottonCompiler
 
+from tests.tables import each_row
 from tests.web.test_escaping import PAYLOADS, harm_in
 
 ROW = '<c-field id="id_size" name="size" label="Size" :help="help" :error="error" :value="value" maxlength="9" />'
@@ -57,8 +58,8 @@ def test_a_row_without_a_value_shows_none(given):
     assert 'value="0"' in drawn(ROW, value=0)
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
-@pytest.mark.parametrize("control", ["input", "textarea", "select"])
+@each_row("payload", PAYLOADS)
+@each_row("control", ["input", "textarea", "select"])
 def test_what_people_typed_is_escaped_in_a_row(control, payload):
     html = drawn(
         f'<c-field control="{control}" id="id_x" name="x" label="X" :value="value" :error="value" :help="value" '

@@ -14,6 +14,7 @@ from quotas import limits
 from quotas.changes import LimitChange, apply_changes
 from quotas.models import Fence, Quota, QuotaRequest
 from quotas.requests import deny_request
+from tests.tables import each_row
 from tests.web.conftest import signed_in
 from tests.web.quota_world import QuotaWorld
 from tests.web.test_escaping import PAYLOADS, harm_in
@@ -65,10 +66,10 @@ def test_use_after_a_cut_is_over_the_limit_and_not_borrowed():
     assert (found["Used"], found["Borrowed"], found["Over the limit"], found["Available"]) == (2, 1, 3, -3)
 
 
-@pytest.mark.parametrize("used", [0, 3, 9, 40])
-@pytest.mark.parametrize("ceiling", [8, 20])
-@pytest.mark.parametrize("headroom", [0, 2, 9])
-@pytest.mark.parametrize("lent", [0, 5])
+@each_row("used", [0, 3, 9, 40])
+@each_row("ceiling", [8, 20])
+@each_row("headroom", [0, 2, 9])
+@each_row("lent", [0, 5])
 def test_the_parts_follow_each_other_and_add_up_to_what_is_used_or_guaranteed(used, ceiling, headroom, lent):
     facts = QuotaFacts(
         nominal=8, used=used, ceiling=ceiling, available=0, headroom=min(headroom, used), lent=lent, pending=7
