@@ -1,12 +1,14 @@
-"""How much is drawn by chance: little whenever the tests run, much in `make soak`.
+"""How much is drawn by chance: little in `make test`, some more in `make matrix`, much in `make soak`.
 
-`PORTAL_TEST_EFFORT` says which; what is drawn little is the same each time.
+`PORTAL_TEST_EFFORT` says whether it is `soak`; what is drawn otherwise is the same each time.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 _LEVELS: Final = ("usual", "soak")
 _EFFORT: Final = os.environ.get("PORTAL_TEST_EFFORT") or "usual"  # noqa: TID251
@@ -19,3 +21,10 @@ if _EFFORT not in _LEVELS:
 def drawn(*, usual: int, soak: int) -> int:
     """How many of something this run of the tests draws."""
     return soak if SOAK else usual
+
+
+def seeds(*, usual: int, matrix: int, soak: int) -> list[Any]:
+    """Seeds for `pytest.mark.parametrize`: `make test` takes the first ones, `make matrix` the others up to `matrix`."""
+    if SOAK:
+        return list(range(soak))
+    return [*range(usual), *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(usual, matrix))]

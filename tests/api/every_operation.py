@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
-from rest_framework.test import APIClient
+from rest_framework.test import APIClient, ForceAuthClientHandler
 
 from budgets.services import create_budget, delete_budget, give_on_top
 from console.closing import close_team
@@ -186,6 +187,11 @@ class Vision:
 
     # --- requests
 
+    @cached_property
+    def handler(self) -> ForceAuthClientHandler:
+        """One for all who ask: to build its middleware takes longer than most requests."""
+        return ForceAuthClientHandler(enforce_csrf_checks=False)
+
     def client(self, name: str) -> APIClient:
         """Who may do it."""
         if name in {
@@ -193,14 +199,17 @@ class Vision:
             "training_runs_outputs_create",
             "training_runs_progress_create",
         }:
-            client = APIClient()
-            client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.run_token}")
-            return client
-        return APIClient() if name == "tokens_exchange" else self.reader()
+            return self.asking(self.run_token)
+        return self.asking() if name == "tokens_exchange" else self.reader()
 
     def reader(self) -> APIClient:
+        return self.asking(self.bearer)
+
+    def asking(self, token: str = "") -> APIClient:
         client = APIClient()
-        client.credentials(HTTP_AUTHORIZATION=f"Bearer {self.bearer}")
+        client.handler = self.handler
+        if token:
+            client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
         return client
 
     def path(self, name: str) -> str:

@@ -79,12 +79,6 @@ def asked(
     return (client or vision.client(name)).generic(operations()[name][0], vision.path(name) + query, **sent)
 
 
-def bearer(token: str) -> APIClient:
-    client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
-    return client
-
-
 def successes(name: str) -> set[str]:
     return {status for status in operations()[name][2]["responses"] if status.startswith(("2", "30"))}
 
@@ -156,14 +150,14 @@ def test_a_nul_in_the_address_is_400(vision):
 
 
 def test_nobody_is_401(vision):
-    nobody = bearer("mlp_" + "x" * 58)
+    nobody = vision.asking("mlp_" + "x" * 58)
     names = declaring(401, but=["tokens_exchange"])
     assert others(401, names, lambda name: asked(vision, name, client=nobody)) == {}, WHERE
 
 
 def test_a_token_without_the_scope_is_403(vision):
-    reader = bearer(make_token(vision.boss, scopes=("read",), name="reads"))
-    writer = bearer(make_token(vision.boss, scopes=("submit",), name="writes"))
+    reader = vision.asking(make_token(vision.boss, scopes=("read",), name="reads"))
+    writer = vision.asking(make_token(vision.boss, scopes=("submit",), name="writes"))
 
     def ask(name: str) -> Any:
         return asked(vision, name, client=writer if operations()[name][2][SCOPE] == "read" else reader)
@@ -257,7 +251,7 @@ def test_a_failure_of_the_portal_is_500_and_tells_nothing(vision):
     said = set()
 
     def ask(name: str) -> Any:
-        client = vision.client(name) if name == "tokens_exchange" else bearer(vision.bearer)
+        client = vision.client(name) if name == "tokens_exchange" else vision.asking(vision.bearer)
         client.raise_request_exception = False
         with undone():
             response = asked(vision, name, client=client, data=_sent(vision, name))

@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.fuzz]
 T0 = datetime(2026, 10, 1, 20, 17, tzinfo=UTC)
 HOURS = 10
 END = HOURS * 3600
-EVENTS_OF_A_WORLD = drawn(usual=3_000, soak=10_000)
+EVENTS_OF_A_WORLD = drawn(usual=1_000, soak=10_000)
 WORLDS = drawn(usual=1, soak=100)
 GPU = "nvidia.com/gpu"
 UNPRICED_AT_FIRST = "shared"

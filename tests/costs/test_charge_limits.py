@@ -21,7 +21,7 @@ from costs.ledger.services import record_usage, record_usages, settle_due
 from costs.models import Budget, BudgetReservation, LedgerEntry, LostWork, PricedCard
 from foundation import clock
 from tests.costs.budget_world import USD, Purse, next_month
-from tests.effort import drawn
+from tests.effort import seeds
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.waiting import result_of, until_blocked
 from workloads.models import Attempt, PodRecord, ResourceFlavor, Workload
@@ -207,7 +207,7 @@ def test_what_has_come_up_when_the_period_ends_and_is_posted_later_is_limited_to
     assert world.paid == 80
 
 
-@pytest.mark.parametrize("seed", range(drawn(usual=6, soak=300)))
+@pytest.mark.parametrize("seed", seeds(usual=2, matrix=6, soak=300))
 def test_in_any_order_a_team_pays_the_less_of_its_promise_and_its_charges(seed):
     random = Random(seed)
     world = Promised(promised := random.randrange(50, 900))

@@ -17,6 +17,7 @@ from costs.models import LedgerEntry, UsageInterval, WorkloadCharge
 from costs.queries import LINES_MAX, cost_lines, cost_of, costs_of
 from costs.reports.queries import CostWindow, spent
 from foundation.ids import new_public_id
+from tests.effort import seeds
 from tests.factories.catalogue import SETUP, make_flavor, make_price
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
@@ -72,7 +73,7 @@ def recomputed(run, now):
     return sum(line.amount_micro_usd for line in lines)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(usual=2, matrix=5, soak=5))
 def test_the_kept_sum_is_that_of_the_ledger_whatever_happened(flavor, seed):
     random = Random(seed)
     runs = [make_workload(flavor=flavor, units=4) for _ in range(3)]

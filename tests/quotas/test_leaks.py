@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import wraps
 
 import pytest
 from django.db import transaction
@@ -33,8 +34,8 @@ from workloads.states import Phase
 
 pytestmark = pytest.mark.django_db
 
-EXAMPLES, STEPS = drawn(usual=6, soak=1500), 120
-STEPS_MIN = EXAMPLES * 60
+EXAMPLES, STEPS = drawn(usual=5, soak=1500), drawn(usual=50, soak=120)
+STEPS_MIN = EXAMPLES * STEPS // 2
 TEAMS = ("ants", "bees", "cats", "dogs")
 COHORTS = ("low", "side", "top")
 
@@ -165,9 +166,28 @@ teams, cohorts = st.sampled_from(TEAMS), st.sampled_from(COHORTS)
 sizes, limits = st.integers(1, 5), st.none() | st.integers(0, 6)
 
 
+RULES = set()
+
+
+def step(**draws):
+    """A rule that notes that it was taken: each example leaves some of them out."""
+
+    def noted(function):
+        @wraps(function)
+        def taken(self, **values):
+            type(self).taken.add(function.__name__)
+            return function(self, **values)
+
+        RULES.add(function.__name__)
+        return rule(**draws)(taken)
+
+    return noted
+
+
 class ClaimsAndLimits(RuleBasedStateMachine):
     world: World
     steps = 0
+    taken = set()
 
     def __init__(self):
         super().__init__()
@@ -191,6 +211,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         try:
             attempt()
         except QuotaExceeded:
+            self.taken.add("refused")
             return False
         return True
 
@@ -200,21 +221,21 @@ class ClaimsAndLimits(RuleBasedStateMachine):
     def endpoints(self):
         return sorted(key for key, run in self.model.runs.items() if run.headroom)
 
-    @rule(team=teams, units=sizes)
+    @step(team=teams, units=sizes)
     def claim_one(self, team, units):
         workload = self.fresh(team, units)
         quota = self.world.quotas[team]
         granted = self.do(lambda: claim(workload=workload, quota=quota, units=units, now=self.now))
         assert granted == self.model.take({workload.pk: Run(team, units)})
 
-    @rule(wanted=st.lists(st.tuples(teams, sizes), min_size=1, max_size=4))
+    @step(wanted=st.lists(st.tuples(teams, sizes), min_size=1, max_size=4))
     def claim_some(self, wanted):
         rows = {self.fresh(team, units).pk: Run(team, units) for team, units in wanted}
         asked = [Wanted(key, self.world.quotas[run.team].pk, run.units) for key, run in rows.items()]
         granted = self.do(lambda: claim_many(wanted=asked, now=self.now))
         assert granted == self.model.take(rows)
 
-    @rule(team=teams, units=sizes, data=st.data())
+    @step(team=teams, units=sizes, data=st.data())
     def claim_for_an_endpoint(self, team, units, data):
         headroom = units - data.draw(st.integers(0, units))
         workload, quota = self.fresh(team, units), self.world.quotas[team]
@@ -224,7 +245,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         assert granted == self.model.take({workload.pk: Run(team, units, headroom=headroom)})
 
     @precondition(lambda self: self.endpoints())
-    @rule(data=st.data(), over=st.booleans())
+    @step(data=st.data(), over=st.booleans())
     def claim_headroom(self, data, over):
         """Of a team that has some, a part of what is idle, or more."""
         team = self.model.runs[data.draw(st.sampled_from(self.endpoints()))].team
@@ -235,7 +256,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         assert granted == self.model.take({workload.pk: Run(team, units, lent=units)})
 
     @precondition(lambda self: self.model.runs)
-    @rule(data=st.data(), team=teams, units=sizes)
+    @step(data=st.data(), team=teams, units=sizes)
     def change_nothing(self, data, team, units):
         """Claim for one that has a claim; and die before it is committed."""
         key = self.one(data)
@@ -247,7 +268,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
             transaction.set_rollback(True)
 
     @precondition(lambda self: self.model.runs)
-    @rule(data=st.data(), times=st.integers(1, 2))
+    @step(data=st.data(), times=st.integers(1, 2))
     def finish(self, data, times):
         key = self.one(data)
         for time in range(times):
@@ -255,32 +276,32 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         self.model.give(key)
 
     @precondition(lambda self: len(self.model.runs) > 2)
-    @rule(count=st.integers(1, 3))
+    @step(count=st.integers(1, 3))
     def finish_the_oldest(self, count):
         for key in sorted(self.model.runs)[:count]:
             assert release(workload=self.workloads[key], now=self.now)
             self.model.give(key)
 
     @precondition(lambda self: self.endpoints())
-    @rule(data=st.data())
+    @step(data=st.data())
     def finish_an_endpoint(self, data):
         key = data.draw(st.sampled_from(self.endpoints()))
         assert release(workload=self.workloads[key], now=self.now)
         self.model.give(key)
 
     @precondition(lambda self: self.endpoints())
-    @rule(data=st.data(), units=st.integers(0, 6), fully=st.booleans())
+    @step(data=st.data(), units=st.integers(0, 6), fully=st.booleans())
     def scale(self, data, units, fully):
         key = data.draw(st.sampled_from(self.endpoints()))
         units = self.model.runs[key].units if fully else units
         short = set_firm(workload=self.workloads[key], units=units, now=self.now)
         assert short == self.model.firm(key, units)
 
-    @rule(team=teams, nominal=st.integers(0, 3))
+    @step(team=teams, nominal=st.integers(0, 3))
     def cut(self, team, nominal):
         self._resize(team, nominal, None, None)
 
-    @rule(team=teams, nominal=st.integers(0, 9), borrowing=limits, lending=limits)
+    @step(team=teams, nominal=st.integers(0, 9), borrowing=limits, lending=limits)
     def resize(self, team, nominal, borrowing, lending):
         self._resize(team, nominal, borrowing, lending)
 
@@ -294,13 +315,13 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         side = self.model.sides[team]
         side.nominal, side.borrowing, side.lending = nominal, borrowing, lending
 
-    @rule(team=teams, cohort=st.sampled_from((*COHORTS, "")))
+    @step(team=teams, cohort=st.sampled_from((*COHORTS, "")))
     def join(self, team, cohort):
         join_cohort(self.world.teams[team], cohort)
         if self.model.sides[team].parent != cohort:
             self.model.sides[team].parent = cohort
 
-    @rule(cohort=cohorts, parent=st.sampled_from((*COHORTS, "")))
+    @step(cohort=cohorts, parent=st.sampled_from((*COHORTS, "")))
     def move(self, cohort, parent):
         above = self.world.cohorts.get(parent)
         try:
@@ -311,7 +332,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         if self.model.sides[cohort].parent != parent:
             self.model.sides[cohort].parent = parent
 
-    @rule(cohort=cohorts, borrowing=limits, lending=limits)
+    @step(cohort=cohorts, borrowing=limits, lending=limits)
     def bound(self, cohort, borrowing, lending):
         set_cohort_limits(
             cohort=self.world.cohorts[cohort],
@@ -360,7 +381,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
 @pytest.mark.timeout(7200 if SOAK else 400)
 def test_whatever_happens_in_whatever_order_counters_are_what_is_held_and_nobody_is_over():
     ClaimsAndLimits.world = World()
-    ClaimsAndLimits.steps = 0
+    ClaimsAndLimits.steps, ClaimsAndLimits.taken = 0, set()
     run_state_machine_as_test(
         ClaimsAndLimits,
         settings=settings(
@@ -372,6 +393,7 @@ def test_whatever_happens_in_whatever_order_counters_are_what_is_held_and_nobody
         ),
     )
     assert ClaimsAndLimits.steps >= STEPS_MIN
+    assert ClaimsAndLimits.taken == RULES | {"refused"}
 
 
 # --- the detector
