@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from typing import Self
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
 from tests.journeys.visits import Visit
+from tests.patience import expect
 
 MONEY = re.compile(r"\$(\d[\d,]*\.\d+)")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Self
 
-from playwright.sync_api import expect
-
 from tests.journeys.pages import MONEY, Screen
+from tests.patience import expect
 
 
 class CostsPage(Screen):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Self
 
-from playwright.sync_api import Locator, expect
+from playwright.sync_api import Locator
 
 from tests.journeys.pages import Screen
 from tests.journeys.visits import Visit
+from tests.patience import expect
 
 
 class TeamPage(Screen):

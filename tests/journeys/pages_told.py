@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from playwright.sync_api import expect
-
 from tests.journeys.pages import Screen
+from tests.patience import expect
 
 
 class FieldsScreen(Screen):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import django
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.journeys import programs
 from tests.journeys.pages import (
@@ -28,6 +28,7 @@ from tests.journeys.pages import (
 )
 from tests.journeys.running import ROOT, RunningPortal
 from tests.journeys.visits import Visit, Visits
+from tests.patience import expect
 
 IMAGES = ROOT / "docs" / "images"
 PAGE = ROOT / "docs" / "reference" / "pages.md"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.journeys import programs
 from tests.journeys.pages import RunForm, RunPage, RunsPage, SignInPage
 from tests.journeys.running import RunningPortal
 from tests.journeys.visits import Visits
+from tests.patience import expect
 from tests.web.browsing import needs_chromium
 
 pytestmark = [pytest.mark.journey, pytest.mark.browser, needs_chromium]

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, Response
 
 from tests.journeys.hands import Keyboard, Mouse
+from tests.patience import expect
 
 PATIENCE_SECONDS = 90
 """How long a journey waits for what the portal and its cluster do by themselves."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
 
 from notices.models import NoticeSubscription
+from tests.patience import expect
 from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]

@@ -16,13 +16,10 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from django.conf import settings
 from django.db import connections
-from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 from tests.waiting import result_of
 from tests.web.conftest import signed_in
-
-# For every `expect` of the suite, as all that drives Chromium imports this module: five seconds are too few on a busy machine.
-expect.set_options(timeout=30_000)
 
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or shutil.which("chromium") or ""  # noqa: TID251
 # Line numbers of a log stand as close as its lines; where one points with a finger they are 24 px apart.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
 
+from tests.patience import expect
 from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
 from workloads.models import Workload
 from workloads.states import Desired

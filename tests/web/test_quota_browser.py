@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import expect
 
 from quotas.models import Quota
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
+from tests.patience import expect
 from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 from tests.web.quota_world import QuotaWorld
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.diagnosis.planted import Planted
 from tests.factories.submitted import make_attempt, make_run
 from tests.factories.workloads import put_in
+from tests.patience import expect
 from tests.pod_samples import failed, pending, waiting
 from tests.web.browsing import (
     chromium,
