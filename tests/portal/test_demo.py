@@ -6,8 +6,8 @@ import pytest
 
 from demo.client import DemoError
 from demo.interruption import check_interruption
-from demo.scaling import Answers, amount
 
+# `demo.scaling` is imported where it is used: scikit-learn takes seconds of each worker's collection.
 KEPT = {"/c/20": 20, "/c/40": 40}
 
 
@@ -36,6 +36,8 @@ def test_a_run_that_was_not_interrupted_once_or_did_not_resume_stops_the_tour(at
 
 def test_answers_are_counted_from_a_time_on(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: 12.0)
+    from demo.scaling import Answers
+
     answers = Answers([(1.0, 9.0), (10.5, 0.2), (11.0, 0.4), (11.5, 0.6)])
     assert answers.since(10.0) == (1.5, 0.4)
     assert answers.since(11.9) == (0.0, 0.0)
@@ -43,4 +45,6 @@ def test_answers_are_counted_from_a_time_on(monkeypatch):
 
 @pytest.mark.parametrize(("quantity", "value"), [("2667m", 2.667), ("3", 3.0), ("0", 0.0)])
 def test_an_amount_is_read_from_its_quantity(quantity, value):
+    from demo.scaling import amount
+
     assert amount(quantity) == value
