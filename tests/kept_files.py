@@ -15,14 +15,14 @@ NO_SOURCES = {"tests", "benchmarks", "docs", "build", "dist"}
 OLD_SECONDS = 86_400
 
 
-def kept_file(folder: str, suffix: str, *, also: tuple[str, ...] = ()) -> Path:
+def kept_file(folder: str, suffix: str, *, also: tuple[str, ...] = (), root: Path = ROOT) -> Path:
     """Where that is of all code that there is now, and of the packages' files that end as `also` says; it may not be there yet."""
-    digest = hashlib.sha256((ROOT / "requirements.lock").read_bytes())
-    packages = [path.parent for path in ROOT.glob("[!.]*/__init__.py") if path.parent.name not in NO_SOURCES]
+    digest = hashlib.sha256((root / "requirements.lock").read_bytes())
+    packages = [path.parent for path in root.glob("[!.]*/__init__.py") if path.parent.name not in NO_SOURCES]
     found = [path for package in packages for each in (".py", *also) for path in package.rglob(f"*{each}")]
     for path in sorted(found):
-        digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
-    return ROOT / ".pytest_cache" / folder / f"{digest.hexdigest()}{suffix}"
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return root / ".pytest_cache" / folder / f"{digest.hexdigest()}{suffix}"
 
 
 def keep(kept: Path, write: Callable[[Path], object]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import connection
 
 from portal.runtime import postgres
-from tests.kept_files import keep, kept_file
+from tests.kept_files import ROOT, keep, kept_file
 
 NAME = "test_template"
 
@@ -23,12 +23,12 @@ def copied(made: Path) -> None:
     connection.settings_dict["TEST"]["TEMPLATE"] = NAME
 
 
-def kept_tables() -> Path:
-    """Where all tables that this code makes are kept, as statements of SQL; they may not be there yet.
+def kept_tables(root: Path = ROOT) -> Path:
+    """Where all tables that the code of this checkout makes are kept, as statements of SQL; they may not be there yet.
 
     Whatever a migration may call has a part in what it makes.
     """
-    return kept_file("migrated", ".sql")
+    return kept_file("migrated", ".sql", root=root)
 
 
 def keep_tables(kept: Path, of: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def test_a_name_that_no_object_can_have_is_refused(kind):
         assert faults(kind.serializer, name=name) == [("name", code)], name
 
 
-@settings(max_examples=drawn(usual=60, soak=1000))
+@settings(max_examples=drawn(usual=25, soak=1000))
 @given(
     name=st.text(min_size=1, max_size=300) | st.from_regex(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?", fullmatch=True)
 )
@@ -119,7 +119,7 @@ def test_what_is_no_object_is_refused(kind, body):
 
 @pytest.mark.django_db
 @of_both_kinds
-@settings(max_examples=drawn(usual=100, soak=3000))
+@settings(max_examples=drawn(usual=40, soak=3000))
 @given(data=st.data())
 def test_whatever_is_sent_is_answered_with_named_problems(kind, data):
     serializer = kind.serializer(data=data.draw(broken(kind.bodies, kind.serializer().fields)))

@@ -583,7 +583,7 @@ def observations(draw):
     )
 
 
-@settings(max_examples=drawn(usual=150, soak=4_000))
+@settings(max_examples=drawn(usual=60, soak=4_000))
 @given(snapshots(), observations())
 @example(row(max_retries=1), FAILED)
 @example(row(), DELETED)

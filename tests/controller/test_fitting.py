@@ -199,7 +199,7 @@ def questions(draw) -> tuple[Demand, Offered]:
     return demand_of(given_fields), offered(gib=gib, sharing=sharing, blocks=(8,) * 512)
 
 
-@settings(max_examples=drawn(usual=60, soak=2_000))
+@settings(max_examples=drawn(usual=25, soak=2_000))
 @given(questions())
 def test_the_advised_count_holds_and_no_smaller_one_does(question):
     demand, flavor = question

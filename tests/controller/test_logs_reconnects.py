@@ -19,7 +19,7 @@ from workloads.models import PodRecord
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fuzz]
 
 SEED = 20261124
-RECONNECTS = drawn(usual=25, soak=1_000)
+RECONNECTS = drawn(usual=10, soak=1_000)
 LINES_A_SECOND = 10_000 if SOAK else 1_000
 ROTATED_EVERY = 8
 

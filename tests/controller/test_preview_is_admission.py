@@ -33,8 +33,8 @@ from workloads.states import HOLDS_CLAIM, Desired, Phase, Priority, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CASES = drawn(usual=100, soak=5_000)
-AT_ONCE = drawn(usual=80, soak=200)
+CASES = drawn(usual=40, soak=5_000)
+AT_ONCE = drawn(usual=40, soak=200)
 SEED = 20_261_121
 
 

@@ -24,7 +24,7 @@ from workloads.services import notify
 from workloads.states import Phase
 
 SEED = 20261124
-RECONNECTS = drawn(usual=20, soak=1_000)
+RECONNECTS = drawn(usual=8, soak=1_000)
 AHEAD = 200
 CUTS = drawn(usual=4, soak=25)
 """A page keeps its last 5,000 lines: more than are written here."""

@@ -158,7 +158,7 @@ def grown(inner):
     )
 
 
-@settings(max_examples=drawn(usual=60, soak=5000))
+@settings(max_examples=drawn(usual=25, soak=5000))
 @given(st.recursive(INSTANT, grown, max_leaves=8))
 def test_after_it_every_selector_of_any_expression_has_the_namespace(query):
     # What has a subquery in a subquery is refused, which is tested above.

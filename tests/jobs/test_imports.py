@@ -586,7 +586,7 @@ json_like = st.recursive(
 )
 
 
-@settings(max_examples=drawn(usual=100, soak=3000))
+@settings(max_examples=drawn(usual=40, soak=3000))
 @given(data=st.data(), value=json_like)
 def test_anything_in_any_place_is_answered(data, value):
     """Whatever stands where: a request, or paths that are named; never an error of the portal's own."""

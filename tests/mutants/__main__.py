@@ -26,6 +26,7 @@ from typing import Any
 import coverage
 import pytest
 
+from tests.migrating import kept_tables
 from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
 from tests.mutants.reach import ASKED, DECLARATIONS, TEMPLATES, merge, tests_of
 from tests.mutants.sites import Site, planted
@@ -104,6 +105,7 @@ def judge(
     path = tree / module
     source = path.read_text()
     path.write_text(planted(source, site))
+    _lend_tables(tree, module)
     try:
         began = time.monotonic()
         by = _first_failure(tree, [first], jobs) if first in tests else ""
@@ -187,7 +189,17 @@ def _copy() -> Iterator[Path]:
             if (ROOT / name).is_file():
                 (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, Path(folder) / name)
+        _lend_tables(Path(folder), "")
         yield Path(folder)
+
+
+def _lend_tables(tree: Path, module: str) -> None:
+    """Give the tree the tables that are kept here: where no model has the fault, it makes the same ones."""
+    kept = kept_tables()
+    if kept.exists() and "models" not in module:
+        lent = kept_tables(tree)
+        lent.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(kept, lent)
 
 
 def _git(*arguments: str) -> str:

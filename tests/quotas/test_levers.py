@@ -240,7 +240,7 @@ SEQUENCES = count(10**6)
 
 USED_UP, MAKERS = st.sampled_from([0, 600, 20 * HOUR]), st.sampled_from([None, "somebody"])
 SEEDS = st.integers(0, 10**6)
-PROMISES = drawn(usual=80, soak=2000)
+PROMISES = drawn(usual=30, soak=2000)
 
 
 @given(SEEDS, USED_UP, MAKERS)

@@ -35,9 +35,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 8
-ADMISSIONS = drawn(usual=2_000, soak=100_000)
+ADMISSIONS = drawn(usual=700, soak=100_000)
 SECONDS_MAX = 3600 if SOAK else 300
-PASSES = drawn(usual=80, soak=8_000)
+PASSES = drawn(usual=30, soak=8_000)
 NOMINAL = 12
 UNITS = (1, 1, 2, 3)
 

@@ -23,7 +23,7 @@ from tests.manifest_samples import ENDPOINT_BODIES, RUN_BODIES
 from tests.manifest_strategies import endpoint_bodies, paths, run_bodies, texts
 from tests.web.test_forms import text
 
-EXAMPLES = drawn(usual=40, soak=2_000)
+EXAMPLES = drawn(usual=15, soak=2_000)
 TEAM = Team(slug="vision", name="Vision")
 FORMS = {TrainingRunSpec: (TrainingRunForm, values_of), EndpointSpec: (EndpointForm, values_of_endpoint)}
 

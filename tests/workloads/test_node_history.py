@@ -294,7 +294,7 @@ STATES = st.lists(
 
 
 @settings(
-    max_examples=drawn(usual=25, soak=2000),
+    max_examples=drawn(usual=12, soak=2000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -315,7 +315,7 @@ held = st.lists(st.tuples(names, st.integers(1, 8)), max_size=8)
 
 
 @settings(
-    max_examples=drawn(usual=20, soak=400),
+    max_examples=drawn(usual=10, soak=400),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(own=held, others=held)
