@@ -14,6 +14,7 @@ from logs.lines import LINE_BYTES_MAX, LineSplitter
 from logs.matching import LineFilter
 from logs.store import ContainerLog, source_of
 from tests.controller.logs_bed import make_pod, make_workload, stamp
+from tests.effort import seeds
 from tests.factories.teams import api_client
 from tests.tables import each_row
 from workloads.models import LogChunk
@@ -135,7 +136,7 @@ def small_chunks(monkeypatch):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(usual=2, matrix=5, soak=50))
 def test_pages_of_a_search_have_what_a_search_of_all_lines_has(seed, small_chunks):
     chance, run = random.Random(seed), make_workload()
     for index in range(3):
