@@ -19,7 +19,7 @@ from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_w
 from tests.quotas.real_queue import RealQueue
 
 # Pools that are generated, each a story until everybody has started.
-POOLS = drawn(usual=15, soak=1000)
+POOLS = drawn(usual=40, soak=1000)
 FULL = tuple(holder(f"h{n}", units=8, ends_in=(n + 1) * 1000, expected_in=(n + 1) * 700) for n in range(4))
 
 

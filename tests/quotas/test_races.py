@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 8
 ADMISSIONS = drawn(usual=700, soak=100_000)
 SECONDS_MAX = 3600 if SOAK else 300
-PASSES = drawn(usual=30, soak=8_000)
+PASSES = drawn(usual=32, soak=8_000)
 NOMINAL = 12
 UNITS = (1, 1, 2, 3)
 
