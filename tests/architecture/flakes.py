@@ -20,7 +20,16 @@ Finder = Callable[["Module"], Found]
 
 CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time"}
 # Where the number of seconds stands, if it is not told by name.
-WAITS = {"until": 1, "until_equal": 2, "wait": 0, "join": 0, "acquire": 1, "communicate": 1, "wait_for": 1}
+WAITS = {
+    "until": 1,
+    "until_equal": 2,
+    "wait": 0,
+    "join": 0,
+    "acquire": 1,
+    "communicate": 1,
+    "wait_for": 1,
+    "settimeout": 0,
+}
 OPENS = {"get", "notifies", "urlopen", "HTTPConnection", "HTTPSConnection", "create_connection"}
 LIMITS = {"seconds", "timeout"}
 # What is shorter is a pause between two looks, if it is not asserted.

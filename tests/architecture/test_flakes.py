@@ -94,6 +94,7 @@ PLANTED: list[tuple[Finder, str]] = [
     (flakes.short_waits, "WITHIN = 5\nuntil(lambda: done, WITHIN + 1)"),
     (flakes.short_waits, "assert ended.wait(0.5)"),
     (flakes.short_waits, "process.wait(timeout=20)"),
+    (flakes.short_waits, "connection.settimeout(5)"),
     (flakes.short_waits, "listener.notifies(timeout=5, stop_after=1)"),
     (flakes.short_results, "answer.result(30)"),
     (flakes.short_results, "answer.result(timeout=300)"),

@@ -20,7 +20,7 @@ from portal.settings.http_limits import HttpLimits
 from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 
 from portal.folders import Folders
-from tests.waiting import until
+from tests.waiting import SECONDS, until
 
 from .processes import MARK, ports_of, processes_of
 
@@ -95,7 +95,7 @@ def status_of(url: str) -> int:
 
 def health_of(path: Path) -> bytes:
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(5)
+        connection.settimeout(SECONDS)
         connection.connect(str(path))
         connection.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         return connection.recv(65_536).partition(b"\r\n")[0]
