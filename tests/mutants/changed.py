@@ -85,14 +85,18 @@ def chosen(repository: Repository, project: Project, known: Map, old: str, new: 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.changed", allow_abbrev=False)
-    parser.add_argument("--base", default="", help="what the working tree is compared with (default HEAD)")
+    parser.add_argument(
+        "--base",
+        default="",
+        help="what the working tree is compared with, or the last commit of --over (default HEAD)",
+    )
     parser.add_argument("--over", type=int, default=0, help="tell what so many commits would have run")
     asked, arguments = parser.parse_known_args()
     repository, known = Repository(ROOT), load(ROOT, FOLDER)
     if known is None or not repository.has(known.commit):
         sys.exit(NO_MAP) if asked.over else _run_all(NO_MAP, arguments)
     elif asked.over:
-        print("\n".join(over(repository, Project(), known, asked.over)))  # noqa: T201
+        print("\n".join(over(repository, Project(), known, asked.over, tip=asked.base or "HEAD")))  # noqa: T201
     else:
         old = repository.git("merge-base", "HEAD", asked.base).strip() if asked.base else "HEAD"
         _run(chosen(repository, Project(), known, old, None), known, arguments)
@@ -142,10 +146,10 @@ def _pytest(arguments: list[str], variables: dict[str, str]) -> None:
     )
 
 
-def over(repository: Repository, project: Project, known: Map, count: int) -> list[str]:
-    """For each of the last commits what it would have run, and the medians; who imports what is as it is today."""
+def over(repository: Repository, project: Project, known: Map, count: int, *, tip: str = "HEAD") -> list[str]:
+    """For each of the last commits up to `tip` what it would have run, and the medians; who imports what is as it is today."""
     rows, numbers, seconds = [], [], []
-    for commit in repository.git("rev-list", "--no-merges", f"--max-count={count}", "HEAD").split():
+    for commit in repository.git("rev-list", "--no-merges", f"--max-count={count}", tip).split():
         if not repository.has(f"{commit}^"):
             continue
         choice = chosen(repository, project, known, f"{commit}^", commit)
