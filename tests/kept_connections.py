@@ -38,6 +38,8 @@ def keep_connections() -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))  # noqa: TID251
     at_most, owner = max(2, _KEPT_BY_ALL // workers), os.getpid()
     opens, closes = DatabaseWrapper.get_new_connection, DatabaseWrapper._close
+    keeping = threading.Event()
+    keeping.set()
 
     def open_or_take(wrapper: DatabaseWrapper, parameters: dict[str, Any]) -> Opened:
         if parameters.get("dbname") != database or os.getpid() != owner:
@@ -49,11 +51,12 @@ def keep_connections() -> None:
 
     def close_or_keep(wrapper: DatabaseWrapper) -> None:
         opened = wrapper.connection
-        if wrapper.in_atomic_block or os.getpid() != owner or not _keep(opened, at_most):
+        keeps = keeping.is_set() and os.getpid() == owner and not wrapper.in_atomic_block
+        if not keeps or not _keep(opened, at_most):
             closes(wrapper)
 
     DatabaseWrapper.get_new_connection, DatabaseWrapper._close = open_or_take, close_or_keep
-    connection.creation.destroy_test_db = _after_closing_kept(connection.creation.destroy_test_db)
+    connection.creation.destroy_test_db = _after_closing_kept(connection.creation.destroy_test_db, keeping)
 
 
 def close_kept() -> None:
@@ -65,10 +68,11 @@ def close_kept() -> None:
         opened.close()
 
 
-def _after_closing_kept(destroy: Callable[..., None]) -> Callable[..., None]:
-    """PostgreSQL drops no database that somebody is connected to."""
+def _after_closing_kept(destroy: Callable[..., None], keeping: threading.Event) -> Callable[..., None]:
+    """PostgreSQL drops no database that somebody is connected to: a request that still ends keeps nothing, either."""
 
     def destroyed(*arguments: Any, **named: Any) -> None:
+        keeping.clear()
         connection.close()
         close_kept()
         destroy(*arguments, **named)
