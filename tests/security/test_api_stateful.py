@@ -32,7 +32,7 @@ from tests.security.test_api_fuzz import no_server_error, one_connection  # noqa
 
 pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
 
-SEQUENCES = drawn(usual=5, soak=2000)
+SEQUENCES = drawn(usual=12, soak=2000)
 STEPS = 10
 CHECKS = [
     no_server_error,
