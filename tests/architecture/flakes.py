@@ -250,7 +250,7 @@ def short_results(module: Module) -> Found:
 
 
 def draws_without_a_seed(module: Module) -> Found:
-    """What is drawn so can be drawn by nobody again."""
+    """A random draw without a seed: its failure cannot be reproduced."""
     for scope in module.scopes:
         for call in scope.calls:
             if (

@@ -1,7 +1,7 @@
 """The groups of the tests on the real control plane, and the sweeps over all pages: which tests are theirs.
 
-A test marked `cluster` belongs to the group that a word in its file's name says, or else its folder; what nothing takes
-is `e2e`, which always runs. Nobody lists tests: a new file has its group by where it stands.
+A word in a file's name, or else its folder, gives the group of its tests marked `cluster`. All other such tests are in
+`e2e`, which always runs. No list has to be kept: a new file gets its group from its name and folder.
 """
 
 from __future__ import annotations

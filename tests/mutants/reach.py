@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +155,6 @@ def merge(folder: Path) -> None:
     (folder / SECONDS).write_text(json.dumps(seconds))
 
 
-def tests_of(contexts: Any, asked: dict[str, list[str]]) -> set[str]:
+def tests_of(contexts: Iterable[str], asked: Mapping[str, list[str]]) -> set[str]:
     """The tests that were under way, or that asked for the fixture that was set up."""
     return {test for each in contexts if each for test in asked.get(each, [] if each[0] == "@" else [each])}

@@ -11,15 +11,9 @@ from typing import Any, Protocol
 
 import coverage
 
-from tests.mutants.reach import ASKED
+from tests.mutants.reach import ASKED, DECLARATIONS, SECONDS, TEMPLATES, tests_of
 
-COMMIT, DATA, TEMPLATES, DECLARATIONS, SECONDS = (
-    "commit",
-    "reach",
-    "templates.json",
-    "declarations.json",
-    "seconds.json",
-)
+COMMIT, DATA = "commit", "reach"
 
 
 class Lines(Protocol):
@@ -41,15 +35,7 @@ class Map:
     def by_line(self, path: str) -> dict[int, set[str]]:
         """The tests that reach each line, by themselves or by what is set up for them."""
         by_line = self.data.contexts_by_lineno(str(self.root / path))
-        return {line: self._tests(contexts) for line, contexts in by_line.items()}
-
-    def _tests(self, contexts: Iterable[str]) -> set[str]:
-        return {
-            test
-            for each in contexts
-            if each
-            for test in self.asked.get(each, [] if each.startswith("@") else [each])
-        }
+        return {line: tests_of(contexts, self.asked) for line, contexts in by_line.items()}
 
     def reaching(self, path: str, lines: Iterable[int] | None) -> set[str]:
         """Of one of the lines, or of any with None."""
