@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.ci import skipped
 from tests.ci.imports import ROOT
 from tests.ci.steps import Step, budgets, steps, table
 
@@ -27,14 +26,3 @@ def test_each_step_has_a_budget():
     (named,) = (line for line in text.splitlines() if line.startswith("all_steps="))
     names = set(named.partition("(")[2].strip(")").split())
     assert set(budgets((ROOT / ".ci" / "budget").read_text())) == names - {"browser"}
-
-
-def test_a_browser_test_that_was_left_out_is_named(tmp_path):
-    report = tmp_path / "report.xml"
-    case = '<testcase classname="tests.web.test_a_browser" name="test_b">{}</testcase>'
-    report.write_text(f"<testsuite>{case.format('')}</testsuite>")
-    assert skipped.main([str(report)]) is None
-    report.write_text(f"<testsuite>{case.format('<skipped/>')}</testsuite>")
-    assert "tests.web.test_a_browser.test_b" in str(skipped.main([str(report)]))
-    report.write_text("<testsuite/>")
-    assert skipped.main([str(report)])

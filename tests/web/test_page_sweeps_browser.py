@@ -136,7 +136,7 @@ def test_what_fits_sweeps_and_the_way_in_are_right_in_each_look(live_server, wor
         page = looks.page
         page.context.clear_cookies()
         page.goto("/sign-in/")
-        looks.found += faults(page)
+        looks.found += faults(page, *LOOKS)
         assert not page.locator(".frame").count()
         looks.end()
 
