@@ -154,16 +154,13 @@ class Container:
     # Stopping
 
     def signal(self, number: signal.Signals) -> None:
-        """TERM goes to the first process, as in a container; KILL to all.
-
-        Not by the process's own `send_signal`: it looks whether the process has ended, and who looks takes the exit code
-        from the event loop, which then reports 255.
-        """
+        """TERM goes to the first process, as in a container; KILL to all."""
         if self.process is None or self.process.returncode is not None:
             return
         if number == signal.SIGKILL:
             kill_session(self.process.pid)
         with contextlib.suppress(ProcessLookupError):
+            # `send_signal` would reap a process that has just ended, and the event loop report 255 as its exit code.
             os.kill(self.process.pid, number)
 
     async def before_stop(self, grace: float) -> None:

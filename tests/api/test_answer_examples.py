@@ -81,6 +81,7 @@ def shape(value: Any) -> Any:
     return None
 
 
+@pytest.mark.matrix
 def test_every_answer_in_json_has_an_example_that_has_the_fields_of_today(vision, request):
     now = fresh(vision)
     if request.config.getoption("--write-answers"):

@@ -12,6 +12,7 @@ from controller import wakeups
 from jobs.api.runs import TrainingRunViewSet
 from teams.models import AuditEvent
 from tests.api.bench import RUNS, Unchanged, problem, row, until_somebody_waits_for_a_row
+from tests.effort import spread
 from tests.factories.submitted import make_run, move, run_body
 from tests.factories.teams import api_client, make_member, make_team
 from tests.waiting import result_of
@@ -198,25 +199,28 @@ def test_global_roles_may_what_they_may_with_one(bench, sweep, role, admin, mana
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [
-        ({"action": "cancel"}, "filter"),
-        ({"action": "cancel", "filter": {}}, "filter"),
-        ({"action": "cancel", "filter": None}, "filter"),
-        ({"action": "cancel", "filter": "all"}, "filter"),
-        ({"action": "cancel", "filter": {"team": []}}, "filter.team"),
-        ({"action": "cancel", "filter": {"team": "vision"}}, "filter.team"),
-        ({"action": "cancel", "filter": {"phase": ["nonsense"]}}, "filter.phase"),
-        ({"action": "cancel", "filter": {"name": ["a"]}}, "filter.name"),
-        ({"action": "cancel", "filter": {"nonsense": "a"}}, "filter.nonsense"),
-        ({"action": "suspend", "filter": VISION}, "action"),
-        ({"action": "label", "filter": VISION}, "labels"),
-        ({"action": "label", "filter": VISION, "labels": {}}, "labels"),
-        ({"action": "label", "filter": VISION, "labels": {"a": 1}}, "labels.a"),
-        ({"action": "cancel", "filter": VISION, "labels": {"a": "1"}}, "labels"),
-        ({"action": "cancel", "filter": VISION, "expected": -1}, "expected"),
-        ({"action": "cancel", "filter": VISION, "expected": "3"}, "expected"),
-        ({"action": "cancel", "filter": VISION, "nonsense": 1}, "nonsense"),
-    ],
+    spread(
+        [
+            ({"action": "cancel"}, "filter"),
+            ({"action": "cancel", "filter": {}}, "filter"),
+            ({"action": "cancel", "filter": None}, "filter"),
+            ({"action": "cancel", "filter": "all"}, "filter"),
+            ({"action": "cancel", "filter": {"team": []}}, "filter.team"),
+            ({"action": "cancel", "filter": {"team": "vision"}}, "filter.team"),
+            ({"action": "cancel", "filter": {"phase": ["nonsense"]}}, "filter.phase"),
+            ({"action": "cancel", "filter": {"name": ["a"]}}, "filter.name"),
+            ({"action": "cancel", "filter": {"nonsense": "a"}}, "filter.nonsense"),
+            ({"action": "suspend", "filter": VISION}, "action"),
+            ({"action": "label", "filter": VISION}, "labels"),
+            ({"action": "label", "filter": VISION, "labels": {}}, "labels"),
+            ({"action": "label", "filter": VISION, "labels": {"a": 1}}, "labels.a"),
+            ({"action": "cancel", "filter": VISION, "labels": {"a": "1"}}, "labels"),
+            ({"action": "cancel", "filter": VISION, "expected": -1}, "expected"),
+            ({"action": "cancel", "filter": VISION, "expected": "3"}, "expected"),
+            ({"action": "cancel", "filter": VISION, "nonsense": 1}, "nonsense"),
+        ],
+        usual=6,
+    ),
 )
 def test_what_is_wrong_is_named(bench, sweep, body, field):
     with Unchanged():

@@ -109,6 +109,7 @@ def test_a_volume_of_the_same_name_is_409(vision, settings, devcluster):
     assert [vision.send("volumes_create", body).status_code for _ in range(2)] == [201, 409]
 
 
+@pytest.mark.matrix
 def test_what_has_not_changed_is_304(vision):
     def again(name: str) -> Any:
         # Of the two forms of logs one is a stream, which has no ETag.
@@ -120,6 +121,7 @@ def test_what_has_not_changed_is_304(vision):
     assert others(304, declaring(304, but=BY_THE_CLUSTER), again) == {}, WHERE
 
 
+@pytest.mark.matrix
 def test_every_query_parameter_is_known(vision):
     unknown = []
     for name in (name for name in operations() if name not in BY_THE_CLUSTER):
@@ -217,6 +219,7 @@ def test_a_body_that_is_no_json_is_415(vision):
     assert others(415, declaring(415), ask) == {}, WHERE
 
 
+@pytest.mark.matrix
 def test_a_key_that_was_used_for_another_request_is_422_and_one_in_flight_409(vision):
     def reused(name: str) -> Any:
         _kept(vision, name, fingerprint="another")
@@ -243,6 +246,7 @@ def _sent(vision: Vision, name: str) -> str:
     return vision.written(body_of(name))
 
 
+@pytest.mark.matrix
 def test_a_failure_of_the_portal_is_500_and_tells_nothing(vision):
     vision.bearer = make_token(vision.boss, name="before")
     with connection.cursor() as cursor:

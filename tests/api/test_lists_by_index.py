@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from foundation import clock
 from tests.api.bench import ENDPOINTS, RUNS, Bench, problem
+from tests.effort import spread
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_attempt, make_endpoint, make_pod, make_run
 from tests.factories.teams import api_client, make_team, make_user
@@ -75,19 +76,22 @@ def past(bench, own, standing_past) -> Bench:
 
 @pytest.mark.parametrize(
     "query",
-    [
-        {"phase": "Failed"},
-        {"name": "rare-bert-2"},
-        {"owner": "olga"},
-        {"flavor": "t4"},
-        {"reason": "OOMKilled"},
-        {"priority": "high"},
-        {"capacity": "spot"},
-        {"search": "rare be"},
-        {"name_prefix": "rare-b"},
-        {"label": "project=rare"},
-        {"label": "step"},
-    ],
+    spread(
+        [
+            {"phase": "Failed"},
+            {"name": "rare-bert-2"},
+            {"owner": "olga"},
+            {"flavor": "t4"},
+            {"reason": "OOMKilled"},
+            {"priority": "high"},
+            {"capacity": "spot"},
+            {"search": "rare be"},
+            {"name_prefix": "rare-b"},
+            {"label": "project=rare"},
+            {"label": "step"},
+        ],
+        usual=4,
+    ),
     ids="&".join,
 )
 def test_a_filter_reads_what_it_shows_and_not_the_past(past, query):
@@ -97,7 +101,10 @@ def test_a_filter_reads_what_it_shows_and_not_the_past(past, query):
 
 @pytest.mark.parametrize(
     "query",
-    [{}, {"team": "vision"}, {"phase": "Succeeded"}, {"ordering": "-finished_at"}, {"ordering": "name"}],
+    spread(
+        [{}, {"team": "vision"}, {"phase": "Succeeded"}, {"ordering": "-finished_at"}, {"ordering": "name"}],
+        usual=1,
+    ),
 )
 def test_a_page_of_many_reads_a_page(past, query):
     admin = make_user("root", platform_admin=True)
@@ -193,7 +200,9 @@ def in_few_queries(bench, url, query):
 
 
 @pytest.mark.parametrize(
-    ("url", "make"), [(RUNS, make_run), (ENDPOINTS, make_endpoint)], ids=["runs", "endpoints"]
+    ("url", "make"),
+    spread([(RUNS, make_run), (ENDPOINTS, make_endpoint)], usual=1),
+    ids=["runs", "endpoints"],
 )
 def test_fifty_with_source_files_are_a_short_answer_in_six_queries(bench, url, make):
     for number in range(50):
@@ -257,7 +266,7 @@ LISTS = (
 )
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", spread(LISTS, usual=6))
 def test_a_list_asks_six_queries_at_most(bench, few, path, django_assert_max_num_queries):
     url = path.format(**few)
     assert bench.client.get(url).status_code == 200

@@ -7,6 +7,7 @@ from django.conf import settings
 
 from foundation.http.examples import examples_of
 from tests.api.every_operation import BY_A_POD, BY_THE_CLUSTER
+from tests.effort import spread
 from tests.openapi import operations
 
 EXAMPLES = examples_of(settings.OPENAPI_REQUEST_EXAMPLES)
@@ -30,7 +31,7 @@ def test_the_document_shows_them():
             assert shown == EXAMPLES[name]
 
 
-@pytest.mark.parametrize(("name", "title"), SENT)
+@pytest.mark.parametrize(("name", "title"), spread(SENT, usual=14))
 def test_it_is_answered_with_the_success_that_is_declared(name, title, vision, settings, request):
     if name in BY_THE_CLUSTER:
         settings.CLUSTER_KUBECONFIG = request.getfixturevalue("devcluster")

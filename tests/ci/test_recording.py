@@ -80,6 +80,7 @@ def folder(tmp_path: Path) -> Path:
     return recorded
 
 
+@pytest.mark.matrix
 def test_modules_programs_and_files_are_recorded_by_group(folder):
     shared = {"reckon/shared.py"}
     assert reached(folder, "contract") == Reached(

@@ -24,6 +24,7 @@ from tests.controller.clusters import OwnCluster, gone
 from tests.controller.conftest import Bench
 from tests.controller.fault_proxy import FaultProxy
 from tests.controller.followers import Follower
+from tests.effort import spread
 from tests.waiting import until
 from workloads.models import ObjectRecord, PodRecord, WatchCursor
 
@@ -81,7 +82,7 @@ def caught_up():
     return lambda: all(at > listed[kind] for kind, at in WatchCursor.objects.values_list("kind", "listed_at"))
 
 
-@pytest.mark.parametrize("watching", ["all the time", "only before and after"])
+@pytest.mark.parametrize("watching", spread(["all the time", "only before and after"], usual=1))
 def test_what_is_missing_starts_again_what_stands_is_kept_and_what_had_ended_goes(bench, cluster, watching):
     """Invariant: one object for each live run, none for the others; no pod is charged twice; rows follow on."""
     with watched(bench.client):

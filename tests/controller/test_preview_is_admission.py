@@ -33,7 +33,7 @@ from workloads.states import HOLDS_CLAIM, Desired, Phase, Priority, Reason
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-CASES = drawn(usual=40, soak=5_000)
+CASES = drawn(usual=25, soak=5_000)
 AT_ONCE = drawn(usual=40, soak=200)
 SEED = 20_261_121
 

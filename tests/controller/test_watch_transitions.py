@@ -84,7 +84,7 @@ def _go(bed: Pods, numbers: range, made: list[str]) -> None:
 def test_no_final_state_is_missed_however_often_the_watch_is_cut(cluster, tmp_path, monkeypatch):
     """Invariant: rows and usage say of every pod what the API server says of it, each once."""
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.02)
-    transitions = drawn(usual=250, soak=100_000)
+    transitions = drawn(usual=240, soak=100_000)
     count = transitions // TRANSITIONS_EACH
     (tmp_path / "proxy").mkdir()
     proxy = FaultProxy(tmp_path / "proxy", str(cluster.kubeconfig))

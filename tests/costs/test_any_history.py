@@ -19,7 +19,7 @@ from costs.ledger import check, idle, lost_work
 from costs.ledger.services import record_usages, settle_due
 from costs.models import IdleSpan, LedgerEntry, LostWork, PricedCard, SupplyMark
 from costs.prices.services import set_price
-from tests.effort import drawn
+from tests.effort import drawn, seeds
 from tests.factories.catalogue import SETUP, make_flavor
 from tests.factories.workloads import make_workload
 from workloads.models import Attempt, NodeInterval, PodRecord, WatchCursor
@@ -30,8 +30,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.fuzz]
 T0 = datetime(2026, 10, 1, 20, 17, tzinfo=UTC)
 HOURS = 10
 END = HOURS * 3600
-EVENTS_OF_A_WORLD = drawn(usual=1_000, soak=10_000)
-WORLDS = drawn(usual=1, soak=100)
+EVENTS_OF_A_WORLD = drawn(usual=400, soak=10_000)
 GPU = "nvidia.com/gpu"
 UNPRICED_AT_FIRST = "shared"
 """The card that gets its first price while pods run on it."""
@@ -386,7 +385,7 @@ def amounts_by_pod():
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(WORLDS))
+@pytest.mark.parametrize("seed", seeds(usual=1, matrix=3, soak=100))
 def test_the_ledger_is_the_sum_over_every_second(seed):
     world = World(seed)
     world.run()

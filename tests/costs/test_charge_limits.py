@@ -207,7 +207,7 @@ def test_what_has_come_up_when_the_period_ends_and_is_posted_later_is_limited_to
     assert world.paid == 80
 
 
-@pytest.mark.parametrize("seed", seeds(usual=2, matrix=6, soak=300))
+@pytest.mark.parametrize("seed", seeds(usual=1, matrix=6, soak=300))
 def test_in_any_order_a_team_pays_the_less_of_its_promise_and_its_charges(seed):
     random = Random(seed)
     world = Promised(promised := random.randrange(50, 900))

@@ -73,7 +73,7 @@ def recomputed(run, now):
     return sum(line.amount_micro_usd for line in lines)
 
 
-@pytest.mark.parametrize("seed", seeds(usual=2, matrix=5, soak=5))
+@pytest.mark.parametrize("seed", seeds(usual=1, matrix=5, soak=5))
 def test_the_kept_sum_is_that_of_the_ledger_whatever_happened(flavor, seed):
     random = Random(seed)
     runs = [make_workload(flavor=flavor, units=4) for _ in range(3)]

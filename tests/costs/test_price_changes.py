@@ -54,7 +54,7 @@ def as_previewed(micro, moment):
         price(micro, moment)
 
 
-@pytest.mark.parametrize("seed", seeds(usual=2, matrix=4, soak=300))
+@pytest.mark.parametrize("seed", seeds(usual=1, matrix=4, soak=300))
 def test_what_is_posted_stays_and_what_comes_costs_the_price_of_its_own_time(seed):
     rng = random.Random(seed)
     flavor = make_flavor(fraction=rng.choice([Fraction(1), Fraction(2, 7), Fraction(1, 4)]))

@@ -11,7 +11,7 @@ from tests.controller.clusters import own_namespace
 from tests.diagnosis.planted import in_its_first_attempt
 from tests.diagnosis.planted_in_cluster import planting
 from tests.diagnosis.rows import BY_ROWS_ALONE, ROWS, kind_of, values_of
-from tests.effort import SOAK
+from tests.effort import SOAK, spread
 from tests.factories.teams import api_client, make_team
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +21,7 @@ PLANTED = [name for name in ROWS if name not in BY_ROWS_ALONE and (SOAK or " " n
 """Of each row one, and where `PORTAL_TEST_EFFORT` is `soak` all its variants; `test_rule_table` has all, by rows alone."""
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", spread(PLANTED, usual=12))
 def test_what_is_written_into_an_api_server_gets_the_name_of_its_row(name, field_client):
     phase, plant = ROWS[name]
     with own_namespace(field_client, "rows") as namespace:

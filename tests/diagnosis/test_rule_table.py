@@ -23,7 +23,6 @@ pytestmark = pytest.mark.django_db
 
 
 ONE_OF_EACH = list({name.split()[0]: name for name in reversed(ROWS)}.values())
-OTHERS = [name for name in ROWS if name not in ONE_OF_EACH]
 
 
 def test_what_is_planted_gets_the_name_of_its_row(workloads):
@@ -36,8 +35,10 @@ def test_what_is_planted_gets_the_name_of_its_row(workloads):
 @pytest.mark.parametrize(
     "names",
     [
-        pytest.param(ONE_OF_EACH, id="one of each row"),
-        pytest.param(OTHERS, id="its variants", marks=pytest.mark.matrix),
+        pytest.param(ONE_OF_EACH[::4], id="some rows"),
+        pytest.param(
+            [name for name in ROWS if name not in ONE_OF_EACH[::4]], id="the others", marks=pytest.mark.matrix
+        ),
     ],
 )
 def test_rest_and_the_page_give_what_is_planted_the_name_of_its_row(names, workloads, client):

@@ -121,6 +121,7 @@ def test_a_suspended_run_goes_on_from_its_last_checkpoint(bench):
     assert run.progress_reports.get(attempt=2).progress_percentage == 100
 
 
+@pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_a_run_on_two_nodes_survives_the_loss_of_one(bench):
     """The demo's own request: the pods train together, a node is taken away, and they go on from the checkpoint."""

@@ -87,6 +87,7 @@ def test_a_condition_and_a_value_of_a_template_can_be_planted_and_a_comment_cann
     ]
 
 
+@pytest.mark.matrix
 def test_each_fault_of_the_list_is_in_the_code():
     lost = []
     for fault in listed():

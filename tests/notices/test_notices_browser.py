@@ -6,12 +6,12 @@ import pytest
 
 from notices.models import NoticeSubscription
 from tests.patience import expect
-from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, faults, meanwhile, needs_chromium, open_page, session_of
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_subscription_is_made_in_the_menu_and_its_test_is_seen(live_server, bed, receiver, script):
     session = session_of(bed.ana)
     with chromium() as browser:

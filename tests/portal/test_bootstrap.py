@@ -23,6 +23,7 @@ from jobs.serializers import TrainingRunSerializer
 from portal.bootstrap import BootstrapError, load
 from quotas.models import Quota
 from teams.models import ApiToken, Membership, Team, User
+from tests.effort import spread
 from workloads.models import ResourceFlavor
 
 pytestmark = pytest.mark.django_db
@@ -176,7 +177,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("section", "value", "says"), BAD)
+@pytest.mark.parametrize(("section", "value", "says"), spread(BAD, usual=18))
 def test_a_wrong_file_is_refused_by_name_and_nothing_of_it_is_done(section, value, says):
     before = everything()
     last = {"flavors": FILE["flavors"], section: value}

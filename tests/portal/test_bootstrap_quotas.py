@@ -11,6 +11,7 @@ from foundation.models import PlatformSettings
 from portal.bootstrap import BootstrapError, load
 from quotas.models import Cohort, Quota, QuotaChange, TeamPolicy
 from teams.models import AuditEvent, Team
+from tests.effort import spread
 
 pytestmark = pytest.mark.django_db
 
@@ -132,7 +133,7 @@ BAD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("section", "value", "says"), BAD)
+@pytest.mark.parametrize(("section", "value", "says"), spread(BAD, usual=15))
 def test_a_wrong_file_is_refused_with_the_place_and_nothing_of_it_is_done(section, value, says):
     with pytest.raises(BootstrapError) as refused:
         load(text(**{section: value}), now=NOW)

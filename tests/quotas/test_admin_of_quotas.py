@@ -25,6 +25,7 @@ from quotas.models import (
 )
 from quotas.services import claim
 from teams.models import AuditEvent
+from tests.effort import spread
 from tests.factories.catalogue import SETUP, make_flavor, make_node, make_quota
 from tests.factories.submitted import make_run
 from tests.factories.teams import make_member, make_team, make_user
@@ -72,7 +73,7 @@ def url(model, rest=""):
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("model", [*WRITABLE, *LOOKED_AT])
+@pytest.mark.parametrize("model", spread([*WRITABLE, *LOOKED_AT], usual=4))
 def test_lists_and_rows_open_for_a_quota_manager(manager, model):
     row = model.objects.first()
     assert manager.get(url(model)).status_code == 200
@@ -80,7 +81,7 @@ def test_lists_and_rows_open_for_a_quota_manager(manager, model):
 
 
 @pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("model", LOOKED_AT)
+@pytest.mark.parametrize("model", spread(LOOKED_AT, usual=3))
 def test_what_admission_wrote_is_only_looked_at(manager, model):
     row = model.objects.first()
     before = list(model.objects.values())
@@ -155,7 +156,7 @@ def test_cohorts_are_made_moved_and_deleted_and_never_below_themselves(manager):
     assert list(Cohort.objects.values_list("name", flat=True)) == ["research"]
 
 
-@pytest.mark.parametrize("model", [*WRITABLE, *LOOKED_AT])
+@pytest.mark.parametrize("model", spread([*WRITABLE, *LOOKED_AT], usual=3))
 def test_a_lead_has_no_business_there(model):
     client = Client()
     client.force_login(make_member("lead").user)

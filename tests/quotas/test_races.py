@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 8
-ADMISSIONS = drawn(usual=700, soak=100_000)
+ADMISSIONS = drawn(usual=400, soak=100_000)
 SECONDS_MAX = 3600 if SOAK else 300
 PASSES = drawn(usual=32, soak=8_000)
 NOMINAL = 12

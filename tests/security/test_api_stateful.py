@@ -115,6 +115,7 @@ def vision(one_connection, own, standing_vision, settings):  # noqa: F811
         yield own(standing_vision)
 
 
+@pytest.mark.matrix
 def test_no_sequence_of_requests_gets_an_answer_that_is_not_declared(vision):
     numbers, steps = count(1), Counter()
 

@@ -8,6 +8,7 @@ import pytest
 from django.db import transaction
 from django.urls import reverse
 
+from tests.effort import spread
 from tests.factories.teams import make_token, make_user
 from tests.openapi import document
 from tests.security.routes import ROUTES, all_routes, schema_path
@@ -57,7 +58,7 @@ def test_the_same_methods_declare_it_as_declare_412():
     assert {"patch", "delete", "post"} == {method for _, method in HONOURED}
 
 
-@pytest.mark.parametrize(("name", "method"), HONOURED)
+@pytest.mark.parametrize(("name", "method"), spread(HONOURED, usual=8))
 def test_a_change_of_what_was_not_seen_is_refused(world, root, name, method):
     url, body = of(world, name, method)
     seen = url.removesuffix("rollback/").removesuffix("scale/").replace("/reopen/", "/close/")
@@ -74,7 +75,7 @@ def test_a_change_of_what_was_not_seen_is_refused(world, root, name, method):
         assert (gone_by.status_code == 412) is moved
 
 
-@pytest.mark.parametrize(("name", "method"), READ_AGAIN)
+@pytest.mark.parametrize(("name", "method"), spread(READ_AGAIN, usual=12))
 def test_what_has_not_changed_is_not_sent_again(world, root, name, method):
     url, _ = of(world, name, method)
     if name == "console-api:compare":
@@ -98,7 +99,9 @@ def test_what_has_not_changed_is_not_sent_again(world, root, name, method):
     assert root.ask("GET", url, If_None_Match='"other"').status_code == 200
 
 
-@pytest.mark.parametrize("name", sorted(name for name, method in OPERATIONS if method == "get"))
+@pytest.mark.parametrize(
+    "name", spread(sorted(name for name, method in OPERATIONS if method == "get"), usual=12)
+)
 def test_an_unknown_parameter_is_refused_by_its_name(world, root, name):
     url, _ = of(world, name, "get")
     refused = root.ask("GET", f"{url}?no_such=1")
@@ -106,7 +109,9 @@ def test_an_unknown_parameter_is_refused_by_its_name(world, root, name):
     assert refused.json()["errors"][0]["field"] == "no_such"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, method in OPERATIONS if method == "post"))
+@pytest.mark.parametrize(
+    "name", spread(sorted(name for name, method in OPERATIONS if method == "post"), usual=10)
+)
 def test_a_malformed_key_is_refused_where_keys_are_honoured(world, root, name):
     url, body = of(world, name, "post")
     with transaction.atomic():

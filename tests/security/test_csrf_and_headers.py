@@ -176,6 +176,7 @@ def no_inline(html: str) -> list[str]:
     return found + re.findall(r"(?:href|src|action)=\"javascript:", html) + re.findall(r"hx-on[:=]", html)
 
 
+@pytest.mark.matrix
 def test_open_pages_the_api_and_errors_carry_the_policy(world):
     client = browser(world.member)
     urls = [
@@ -199,6 +200,7 @@ def test_open_pages_the_api_and_errors_carry_the_policy(world):
             assert "unsafe-" not in response.get("Content-Security-Policy", "")
 
 
+@pytest.mark.matrix
 def test_the_admin_console_carries_the_policy_too(world):
     from tests.factories.teams import make_user
 

@@ -413,6 +413,7 @@ def admin_urls() -> list[str]:
     return sorted(urls)
 
 
+@pytest.mark.matrix
 def test_every_page_of_the_admin_console_is_closed_to_everybody_but_admins(world):
     urls = admin_urls()
     assert len(urls) > 30

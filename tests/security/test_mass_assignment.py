@@ -12,6 +12,7 @@ from drf_spectacular.generators import SchemaGenerator
 
 from foundation.http.serializers import UNKNOWN_NAMED_MAX
 from teams.models import User
+from tests.effort import spread
 from tests.factories.teams import make_token, make_user
 from tests.security.routes import ROUTES, all_routes, schema_path
 from tests.security.world import Principal, different, snapshot
@@ -99,7 +100,7 @@ def batches(fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield some
 
 
-@pytest.mark.parametrize(("name", "method"), sorted(BODIES))
+@pytest.mark.parametrize(("name", "method"), spread(sorted(BODIES), usual=12))
 def test_no_field_of_an_answer_can_be_sent(document, world, name, method):
     # Who may most: what is refused to this one is refused for the field, not for the person.
     root = make_user("root", platform_admin=True)

@@ -47,8 +47,9 @@ def test_no_answer_to_anybody_is_kept_whatever_it_is(world, everybody, name):
 
 
 def test_no_answer_to_somebody_is_kept_whatever_it_is(world, everybody):
+    """A third of the matrix above, each asked by one."""
     with every_row() as row:
-        for name, who in zip(READ, cycle(everybody), strict=False):
+        for name, who in zip(READ[::3], cycle(everybody), strict=False):
             with row(f"{name} asked by {who.name}"):
                 assert not kept(who, reverse(name, kwargs=world.kwargs(ROUTES[name].what)))
 

@@ -9,6 +9,7 @@ from foundation import clock
 from foundation.models import IdempotencyKey
 from teams import services as people
 from teams.models import Membership, User
+from tests.effort import spread
 from tests.factories.submitted import run_body
 from tests.factories.teams import ACTOR, make_member, make_token
 from tests.security.routes import ROUTES, all_routes
@@ -70,7 +71,7 @@ def test_most_routes_that_make_something_take_keys():
     assert len(TAKING_KEYS) >= 30
 
 
-@pytest.mark.parametrize("name", TAKING_KEYS)
+@pytest.mark.parametrize("name", spread(TAKING_KEYS, usual=10))
 def test_who_lost_every_right_is_answered_as_who_asks_for_the_first_time(world, somebody, name):
     row = ROUTES[name]
     url, body = reverse(name, kwargs=world.kwargs(row.what)), world.body(row.methods["POST"].body)

@@ -37,6 +37,8 @@ LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "da
 # Each width and each theme once: the sweeps go through all pairs, other tests look at a state of a page that sweeps miss.
 TWO_LOOKS = ((360, "dark"), (1440, "light"))
 WIDTHS_BETWEEN = (780, 1030, 1200)
+# Without scripts a page is what the server sends, which other tests ask for.
+either_way = pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.matrix)])
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: set PORTAL_TEST_CHROMIUM")
 
 

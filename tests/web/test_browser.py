@@ -8,6 +8,7 @@ from jobs.models import TrainingRun
 from tests.factories.teams import make_member
 from tests.web.browsing import (
     chromium,
+    either_way,
     findings,
     meanwhile,
     needs_chromium,
@@ -42,7 +43,7 @@ def fill_in(page) -> None:
     page.get_by_label("GPUs", exact=True).fill("2")
 
 
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_run_is_checked_submitted_and_cancelled(live_server, world, script):
     session = session_of(world.ana)
     with chromium() as browser:

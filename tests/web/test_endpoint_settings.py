@@ -7,7 +7,7 @@ import re
 import pytest
 
 from inference.specs import EndpointSpec
-from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, faults, needs_chromium, open_page, session_of
 from tests.web.revised_endpoint import change_as, fill_the_quota, make_revised
 from tests.web.test_revision_pages import text, url_of
 from tests.web.test_sections import opened, said
@@ -149,7 +149,7 @@ def test_who_may_only_look_saves_nothing(viewer, ana, digits):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_settings_are_saved_part_by_part_in_a_browser(live_server, world, made, digits, script):
     session, address = session_of(world.ana), url_of(digits, "?tab=update")
     with chromium() as browser:

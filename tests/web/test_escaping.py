@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from pages.endpoints.try_it import TriedAnswer
+from tests.effort import spread
 from workloads.models import Workload
 from workloads.states import Phase, Reason
 
@@ -84,7 +85,7 @@ def hostile(world):
 
 
 @pytest.mark.parametrize(
-    "tab", ["logs", "events", "pods", "cost", "manifests", "spec", "manifests&format=json"]
+    "tab", spread(["logs", "events", "pods", "cost", "manifests", "spec", "manifests&format=json"], usual=3)
 )
 def test_no_tab_of_a_run_lets_text_act(ana, hostile, tab):
     response = ana.get(f"/runs/{hostile.public_id}/?tab={tab}")
@@ -93,7 +94,8 @@ def test_no_tab_of_a_run_lets_text_act(ana, hostile, tab):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/runs/", "/teams/vision/", "/teams/", "/runs/new/", "/profile/", "/audit/"]
+    "path",
+    spread(["/", "/runs/", "/teams/vision/", "/teams/", "/runs/new/", "/profile/", "/audit/"], usual=4),
 )
 def test_no_page_lets_text_act(ana, hostile, path):
     assert harm_in(ana.get(path, follow=True)) == []
@@ -105,7 +107,7 @@ def test_a_clone_of_it_lets_no_text_act(ana, hostile):
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in response.content.decode()
 
 
-@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("payload", spread(PAYLOADS, usual=4))
 def test_what_is_typed_wrong_comes_back_as_text(ana, world, payload):
     sent = dict.fromkeys(
         (
@@ -137,7 +139,7 @@ def test_what_is_typed_wrong_comes_back_as_text(ana, world, payload):
     assert not Workload.objects.exists()
 
 
-@pytest.mark.parametrize("parameter", ["name", "phase", "team", "cursor", "tab", "next"])
+@pytest.mark.parametrize("parameter", spread(["name", "phase", "team", "cursor", "tab", "next"], usual=3))
 def test_what_stands_in_the_address_comes_back_as_text(ana, world, parameter):
     for payload in PAYLOADS:
         assert harm_in(ana.get("/runs/", {parameter: payload})) == [], payload

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from teams.models import AuditEvent
+from tests.effort import spread
 from tests.factories.catalogue import make_flavor, make_node
 from tests.factories.teams import make_user
 from tests.security.test_csrf_and_headers import no_inline
@@ -150,7 +151,7 @@ def test_rows_are_written_as_kubernetes_has_them(manager):
 
 @pytest.mark.parametrize(
     ("values", "cells"),
-    [
+    spread([
         (rows("tolerations", {"key": "a"}, {"key": "no key!"}), {("tolerations", 1, "key")}),
         (rows("tolerations", {"operator": "Equal"}), {("tolerations", 0, "operator")}),
         (rows("tolerations", {"key": "a", "operator": "Exists", "value": "b"}), {("tolerations", 0, "value")}),
@@ -171,7 +172,7 @@ def test_rows_are_written_as_kubernetes_has_them(manager):
         (rows("offered", {"kind": "on-demand", "block": "1", "units": "1", "cpu": "-2"}), {("offered", 0, "cpu")}),
         (rows("offered", {"kind": "spot"}, {"kind": "spot"}), {("offered", 1, "kind")}),
         (rows("offered", {"kind": "", "block": "8"}), {("offered", 0, "kind")}),
-    ],
+    ], usual=5),
 )  # fmt: skip
 def test_what_is_wrong_is_said_at_its_cell(manager, values, cells):
     answer = manager.post(ADD, typed(**values))
@@ -186,17 +187,20 @@ def test_what_is_wrong_is_said_at_its_cell(manager, values, cells):
 
 @pytest.mark.parametrize(
     ("values", "field"),
-    [
-        ({"name": "L4!"}, "name"),
-        ({"name": "taken"}, "name"),
-        ({"resource": "gpu"}, "resource"),
-        ({"gpu_fraction": "2"}, "gpu_fraction"),
-        ({"gpu_fraction": "1/4"}, "gpu_fraction"),
-        ({"sharing": "mig"}, "labels"),
-        ({"resource": "nvidia.com/gpu.shared"}, "sharing"),
-        ({"memory_gib": "-1"}, "memory_gib"),
-        ({"offered-0-kind": ""}, "offered"),
-    ],
+    spread(
+        [
+            ({"name": "L4!"}, "name"),
+            ({"name": "taken"}, "name"),
+            ({"resource": "gpu"}, "resource"),
+            ({"gpu_fraction": "2"}, "gpu_fraction"),
+            ({"gpu_fraction": "1/4"}, "gpu_fraction"),
+            ({"sharing": "mig"}, "labels"),
+            ({"resource": "nvidia.com/gpu.shared"}, "sharing"),
+            ({"memory_gib": "-1"}, "memory_gib"),
+            ({"offered-0-kind": ""}, "offered"),
+        ],
+        usual=4,
+    ),
 )
 def test_what_is_wrong_is_said_at_its_field_and_what_was_typed_stays(manager, values, field):
     make_flavor("taken")

@@ -12,7 +12,7 @@ from foundation.number_words import gib
 from quotas.models import Quota
 from tests.factories.catalogue import make_quota
 from tests.factories.teams import make_member
-from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, faults, needs_chromium, open_page, session_of
 from tests.web.conftest import signed_in
 from tests.web.test_browser import fill_in
 from tests.web.test_forms import NEW, filled, text
@@ -151,7 +151,7 @@ def test_a_lever_of_a_waiting_run_says_so_too(ana, queue):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_what_fits_is_asked_and_taken_on_the_form(live_server, world, script):
     session = session_of(world.ana)
     with chromium() as browser:
@@ -215,7 +215,7 @@ def test_what_is_submitted_is_what_was_chosen_whatever_the_table_was_of(both):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_the_preview_follows_the_team_and_its_gpu(live_server, both, script):
     session = session_of(both.ana)
     with chromium() as browser:

@@ -11,7 +11,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from jobs.imports.reading import TEXT_BYTES_MAX
 from jobs.models import TrainingRun
 from tests.jobs.test_imports import job
-from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, findings, needs_chromium, open_page, session_of
 from tests.web.test_forms import filled, text
 from workloads.models import Workload
 
@@ -159,7 +159,7 @@ def test_what_is_no_manifest_is_refused_and_does_not_act(ana, world, pasted):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_manifest_becomes_a_run_in_a_browser(live_server, world, script):
     session = session_of(world.ana)
     source = yaml.safe_load(manifest())

@@ -125,7 +125,9 @@ def test_how_it_looks_is_remembered_and_it_fills_the_screen(live_server, world, 
         page.get_by_role("button", name="Full screen").wait_for()
         assert not page.locator("[inert]").count()
         # All lines are alike, and axe looks at each.
-        page.evaluate("document.querySelectorAll('.log-line:nth-child(n + 20)').forEach(line => line.remove())")
+        page.evaluate(
+            "document.querySelectorAll('.log-line:nth-child(n + 20)').forEach(line => line.remove())"
+        )
         assert faults(page) == []
         assert complaints == []
 

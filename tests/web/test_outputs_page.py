@@ -9,7 +9,7 @@ from foundation import clock
 from inference.models import Endpoint
 from jobs.outputs.services import report_output
 from tests.factories.submitted import make_attempt
-from tests.web.browsing import chromium, faults, meanwhile, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, faults, meanwhile, needs_chromium, open_page, session_of
 
 pytestmark = pytest.mark.django_db
 
@@ -34,7 +34,7 @@ def report(run, path):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_an_output_is_listed_and_its_volume_deployed_by_clicking(live_server, world, run, script):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -16,6 +16,7 @@ from quotas.services import release
 from teams.actors import Actor
 from teams.services import update_team
 from tests.api.test_lists_by_index import grow
+from tests.effort import spread
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.workloads import put_in
 from tests.plans import rows_answered, rows_read
@@ -170,7 +171,7 @@ def test_an_endpoint_that_slept_a_thousand_times_is_shown_by_its_newest_moves_an
     assert (found.asleep_seconds, found.cold_start_seconds, len(found.wakes)) == (1000, 1, WAKES_SHOWN)
 
 
-@pytest.mark.parametrize("path", QUERIES_MAX)
+@pytest.mark.parametrize("path", spread(QUERIES_MAX, usual=12))
 def test_a_page_asks_a_bounded_number_of_queries(ana, shown, path, django_assert_max_num_queries):
     address = path.format(**{name: each.public_id for name, each in shown.items()})
     assert ana.get(address).status_code == 200
@@ -178,7 +179,7 @@ def test_a_page_asks_a_bounded_number_of_queries(ana, shown, path, django_assert
         ana.get(address)
 
 
-@pytest.mark.parametrize("path", OF_A_MANAGER)
+@pytest.mark.parametrize("path", spread(OF_A_MANAGER, usual=5))
 def test_a_page_of_who_manages_quotas_asks_a_bounded_number(made, world, path, django_assert_max_num_queries):
     manager = signed_in(world.manager)
     assert manager.get(path).status_code == 200

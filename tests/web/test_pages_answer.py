@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+from tests.effort import spread
+
 pytestmark = pytest.mark.django_db
 
 RUN_TABS = ("logs", "events", "pods", "cost", "manifests", "spec")
@@ -29,7 +31,9 @@ def statuses(client, workload, tabs) -> dict[str, int]:
     return {tab: client.get(address + tab).status_code for tab in tabs}
 
 
-@pytest.mark.parametrize("name", ["resnet50", "vit-small", "bert-large", "sweep-07", "unet-3d", "old-idea"])
+@pytest.mark.parametrize(
+    "name", spread(["resnet50", "vit-small", "bert-large", "sweep-07", "unet-3d", "old-idea"], usual=2)
+)
 def test_each_tab_of_each_run_answers(ana, made, name):
     assert statuses(ana, made[name], RUN_TABS) == dict.fromkeys(RUN_TABS, 200)
 

@@ -18,6 +18,7 @@ from quotas.requests import request_quota
 from teams.actors import Actor
 from teams.models import SecretName
 from tests.api.test_lists_by_index import grow
+from tests.effort import spread
 from tests.factories.catalogue import make_flavor, make_node, make_price, make_quota
 from tests.factories.teams import make_member, make_team
 from tests.web.queue_world import make_queue
@@ -67,7 +68,9 @@ def live_long(workload) -> None:
         add_request_counts(tallies={bucket: Tally(count=9, milliseconds=90, latency=[0, 9])})
 
 
-@pytest.mark.parametrize("tab", ["overview", "analytics", "update", "cost", "pods", "revisions"])
+@pytest.mark.parametrize(
+    "tab", spread(["overview", "analytics", "update", "cost", "pods", "revisions"], usual=2)
+)
 @pytest.mark.parametrize("name", ["digits", "sleepy"])
 def test_the_page_of_an_endpoint_asks_as_often_after_a_long_life(ana, made, sleepy, name, tab):
     workload = {**made, "sleepy": sleepy}[name]
@@ -93,7 +96,7 @@ def flourish(world, made) -> None:
     grow(made["resnet50"], 5, phase="Running", name=lambda number: f"more-{number}")
 
 
-@pytest.mark.parametrize("page", ["", "quota/"])
+@pytest.mark.parametrize("page", spread(["", "quota/"], usual=1))
 @pytest.mark.parametrize("cohort", [False, True])
 def test_the_page_of_a_team_asks_as_often_when_the_team_has_grown(ana, world, made, cohort, page):
     if cohort:
@@ -105,7 +108,7 @@ def test_the_page_of_a_team_asks_as_often_when_the_team_has_grown(ana, world, ma
     assert queries(look) == before
 
 
-@pytest.mark.parametrize("page", ["preview", "run"])
+@pytest.mark.parametrize("page", spread(["preview", "run"], usual=1))
 def test_a_card_asks_as_often_however_long_the_queue_is(ana, world, page):
     waits = make_queue(world)["bert-large"]
     look = {

@@ -10,7 +10,7 @@ from quotas.models import Quota
 from tests.factories.catalogue import make_flavor, make_quota
 from tests.factories.teams import make_team
 from tests.patience import expect
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, needs_chromium, open_page, session_of
 from tests.web.quota_world import QuotaWorld
 
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
@@ -29,7 +29,7 @@ def edit(page, label: str, text: str) -> None:
     page.keyboard.press("Tab")
 
 
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_cut_is_written_previewed_applied_and_taken_back(live_server, world, script):
     session = session_of(world.manager)
     with chromium() as browser:

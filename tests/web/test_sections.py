@@ -9,7 +9,7 @@ import pytest
 from foundation import clock
 from teams.secret_names import record_secret
 from tests.factories.teams import ACTOR
-from tests.web.browsing import chromium, faults, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, faults, needs_chromium, open_page, session_of
 from tests.web.test_browser import fill_in
 from tests.web.test_forms import NEW, filled, text
 from tests.web.test_runtime_on_the_form import filled as filled_endpoint
@@ -181,7 +181,7 @@ def test_a_run_is_asked_for_on_the_first_screen_and_folded_parts_open_where_they
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_what_scales_appears_with_what_it_scales_by(live_server, world, script):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -5,7 +5,7 @@ from html import unescape
 
 import pytest
 
-from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, findings, needs_chromium, open_page, session_of
 from tests.web.test_browser import fill_in
 from tests.web.test_escaping import PAYLOADS, harm_in
 from tests.web.test_forms import filled, text
@@ -212,7 +212,7 @@ def open_form(browser, live_server, session, **how):
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_lever_of_the_form_is_one_click(live_server, world, queue, script):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -223,6 +223,7 @@ def test_a_sweep_that_ended_asks_for_nothing_any_more(ana):
     assert "hx-trigger" not in html.split('id="live"')[1][:300]
 
 
+@pytest.mark.matrix
 def test_a_page_of_a_thousand_members_asks_little_and_shows_a_hundred(ana, django_assert_max_num_queries):
     ana.post("/runs/new/", form(parameters="lr = 0.1\nseed = 1..1000", max_parallel="5"))
     path = f"/sweeps/{Sweep.objects.get().public_id}/"

@@ -10,7 +10,7 @@ from foundation import clock
 from jobs.catalogue import set_template
 from jobs.models import TrainingRun
 from tests.factories.teams import ACTOR
-from tests.web.browsing import chromium, findings, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, findings, needs_chromium, open_page, session_of
 from tests.web.test_forms import NEW, text
 from workloads.models import NodeRecord, Workload
 
@@ -185,7 +185,7 @@ def test_source_files_of_the_template_are_sent_as_they_are_and_cannot_be_changed
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_a_run_is_made_from_a_template_in_a_browser(live_server, world, small, script):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from quotas.models import Quota
-from tests.web.browsing import chromium, needs_chromium, open_page, session_of
+from tests.web.browsing import chromium, either_way, needs_chromium, open_page, session_of
 
 pytestmark = pytest.mark.django_db
 
@@ -110,7 +110,7 @@ def test_what_is_wrong_is_said_at_its_field(ana, world, query, label, fragment):
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("script", [True, False])
+@either_way
 def test_typing_is_answered_kept_in_the_address_and_leads_to_a_filled_in_form(live_server, world, script):
     session = session_of(world.ana)
     with chromium() as browser:
