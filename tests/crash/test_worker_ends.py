@@ -24,6 +24,7 @@ def fleet(tmp_path, devcluster):
         yield fleet
 
 
+@pytest.mark.crash
 def test_what_a_worker_has_in_hand_when_it_is_told_to_end_is_given_to_no_other(fleet):
     worker = fleet.children["worker"]
     broker = redis.Redis(unix_socket_path=str(fleet.folders.valkey_socket))

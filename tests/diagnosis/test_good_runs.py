@@ -173,6 +173,7 @@ def up(*, deleted: str = "", **state: Any) -> dict[str, Any]:
     return item
 
 
+@pytest.mark.matrix
 def test_a_good_run_gets_no_name_at_any_moment_of_a_third_of_the_lives():
     turns: set[str] = set()
     with every_row() as row:

@@ -87,6 +87,7 @@ def pods(tmp_path, port):
         process.communicate()
 
 
+@pytest.mark.processes
 def test_the_averaged_gradient_is_that_of_one_process(tmp_path, port):
     files = [tmp_path / f"{rank}.npy" for rank in range(3)]
     running = [

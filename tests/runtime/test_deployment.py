@@ -277,6 +277,7 @@ def test_production_installs_nothing_of_a_laptops():
     assert pinned("deploy/laptop.lock").keys() >= LAPTOP_ONLY
 
 
+@pytest.mark.processes
 def test_the_processes_of_production_start_without_what_a_laptop_has(tmp_path):
     code = """
 import sys
@@ -302,6 +303,7 @@ def test_make_help_lists_every_command():
     assert {"demo", "up", "test", "check", "bench", "crash", "soak", "docs", "clean", "lock"} <= listed
 
 
+@pytest.mark.processes
 def test_production_settings_pass_the_deployment_check(tmp_path):
     environment = production(tmp_path)
     check = [sys.executable, str(ROOT / "manage.py"), "check", "--deploy", "--fail-level", "WARNING"]

@@ -73,6 +73,7 @@ def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_serve
     assert [url for url in asked if url.endswith(".woff2")], "the fonts of the theme were not asked for"
 
 
+@pytest.mark.matrix
 def test_the_menu_and_the_theme_are_as_they_were_left(live_server, world, root):
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, root)
@@ -96,6 +97,7 @@ def test_the_menu_and_the_theme_are_as_they_were_left(live_server, world, root):
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_rows_are_filtered_and_acted_on(live_server, world, root):
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, root)
@@ -110,6 +112,7 @@ def test_rows_are_filtered_and_acted_on(live_server, world, root):
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_a_member_is_chosen_by_typing_and_saved(live_server, world, root):
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, root)
@@ -126,6 +129,7 @@ def test_a_member_is_chosen_by_typing_and_saved(live_server, world, root):
     assert role == "lead"
 
 
+@pytest.mark.matrix
 def test_a_price_begins_at_a_moment_chosen_from_the_calendar(live_server, world, root):
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, root)
@@ -136,6 +140,7 @@ def test_a_price_begins_at_a_moment_chosen_from_the_calendar(live_server, world,
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_a_page_shows_without_scripts(live_server, world, root):
     with chromium() as browser:
         page, _ = open_page(browser, live_server.url, root, script=False)

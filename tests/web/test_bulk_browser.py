@@ -12,6 +12,7 @@ from workloads.states import Desired
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.mark.matrix
 def test_what_fits_a_filter_is_labelled_and_cancelled_by_keyboard(live_server, world):
     for number in range(3):
         world.run(f"sweep-{number}")

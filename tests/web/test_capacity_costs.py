@@ -69,6 +69,7 @@ def test_a_month_with_nothing_has_no_plot(world):
     assert "Day by day" not in answer.content.decode()
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

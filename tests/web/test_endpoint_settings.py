@@ -146,6 +146,7 @@ def test_who_may_only_look_saves_nothing(viewer, ana, digits):
     assert viewer.post(url_of(digits, "update/"), sent, headers={"HX-Target": "serving"}).status_code == 403
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -33,6 +33,7 @@ def manager(world):
     return session_of(make_user("boss", quota_manager=True))
 
 
+@pytest.mark.matrix
 def test_a_flavor_is_made_from_what_a_node_reports_with_one_row_more(live_server, manager):
     with chromium() as browser:
         page, complaints = open_page(browser, live_server.url, manager)
@@ -96,6 +97,7 @@ def test_the_choice_the_form_its_errors_and_filters_are_accessible_and_quiet(
     assert found == []
 
 
+@pytest.mark.matrix
 def test_without_scripts_the_last_row_is_empty_and_is_saved(live_server, manager):
     with chromium() as browser:
         page, _ = open_page(browser, live_server.url, manager, script=False)

@@ -148,6 +148,7 @@ def test_a_lever_of_a_waiting_run_says_so_too(ana, queue):
 # --- in a browser
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -110,6 +110,7 @@ def test_a_request_that_is_wrong_is_refused_by_the_names_of_its_fields(ana, worl
     assert "<code>env</code>" in html
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -156,6 +157,7 @@ def test_what_is_no_manifest_is_refused_and_does_not_act(ana, world, pasted):
     assert "<script>alert" not in response.content.decode()
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -76,6 +76,7 @@ def test_the_palette_finds_a_run_and_asks_before_it_cancels_one(live_server, wor
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_the_list_of_keys_opens_and_single_keys_can_be_switched_off(live_server, world):
     session = session_of(world.ana)
     with chromium() as browser:
@@ -99,6 +100,7 @@ def test_the_list_of_keys_opens_and_single_keys_can_be_switched_off(live_server,
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_keys_work_beside_parts_that_come_anew_and_after_the_way_back(live_server, world, made):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -285,6 +285,7 @@ def test_a_viewer_is_offered_no_clone(viewer, made):
     assert 'id="clone"' not in viewer.get(f"/endpoints/{made['digits'].public_id}/").content.decode()
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -318,6 +319,7 @@ def test_a_filter_acts_while_somebody_types_and_back_undoes_it(live_server, worl
         assert complaints == []
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -341,6 +343,7 @@ def test_the_last_filter_wins_over_a_slow_one_and_nothing_is_said_in_the_console
         assert complaints == []
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -357,6 +360,7 @@ def test_without_scripts_the_button_filters(live_server, world, made):
         page.wait_for_url("**search=cap**state=stopped")
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -92,6 +92,7 @@ def test_it_follows_until_one_scrolls_up_and_again_when_asked(live_server, world
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_how_it_looks_is_remembered_and_it_fills_the_screen(live_server, world, run):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -31,6 +31,7 @@ def report(run, path):
     report_output(attempt=attempt, path=path, size_bytes=1, metrics={}, now=clock.now())
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -88,6 +88,7 @@ def test_the_preview_follows_what_is_typed(live_server, world):
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_head_and_first_column_stay_and_never_cover_the_focus(live_server, world):
     for index in range(24):
         make_quota(make_team(f"many-{index:02}"), world.a100, 1)
@@ -145,6 +146,7 @@ def test_the_grid_is_gone_through_by_keys(live_server, world):
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_a_member_asks_for_more_and_a_manager_approves_without_a_script(live_server, world):
     member, manager = session_of(world.ana), session_of(world.manager)
     until = f"{world.now + timedelta(days=20):%Y-%m-%d}"

@@ -170,6 +170,7 @@ def test_going_back_to_nothing_is_answered_in_words(ana, digits):
     assert "There is no revision 99." in text(response)
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -192,6 +193,7 @@ def test_the_guard_is_accessible_and_fits_the_screen(live_server, world, made, d
     assert digits.revisions.first().parsed.when_blocked == "wait"
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -90,6 +90,7 @@ def test_a_changed_endpoint_keeps_what_its_runtime_was_told(ana, world):
     assert (after.model, after.ports, after.probes) == (before.model, before.ports, before.probes)
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.parametrize("width", [360, 1440])

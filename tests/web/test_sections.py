@@ -141,6 +141,7 @@ def test_a_lever_and_an_address_may_bring_sizes(ana, world):
 # --- in a browser
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

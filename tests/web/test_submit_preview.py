@@ -240,6 +240,7 @@ TYPE = """(field, texts) => {
 }"""
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
@@ -262,6 +263,7 @@ def test_typing_asks_once_it_rests_and_only_the_last_answer_counts(live_server, 
         assert complaints == []
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

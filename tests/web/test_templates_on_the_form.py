@@ -182,6 +182,7 @@ def test_source_files_of_the_template_are_sent_as_they_are_and_cannot_be_changed
     assert TrainingRun.objects.get().spec["source"]["files"] == files
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -240,6 +240,7 @@ def test_one_that_sleeps_is_asked_again_by_itself_with_what_was_sent(ana, sleepy
     assert upstream.requests == []
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -107,6 +107,7 @@ def test_what_is_wrong_is_said_at_its_field(ana, world, query, label, fragment):
     assert ("<html" in page) is not fragment
 
 
+@pytest.mark.matrix
 @needs_chromium
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
