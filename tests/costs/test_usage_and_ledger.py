@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from costs.ledger import check
 from costs.ledger.disputes import reverse
-from costs.ledger.postings import ENDED_BEFORE, STILL_THERE
+from costs.ledger.postings import ENDED_BEFORE, STILL_THERE, postings_of
 from costs.ledger.services import (
     SETTLE_BATCH_MAX,
     record_usage,
@@ -651,6 +651,30 @@ def test_a_reversal_takes_a_posting_back_once(house):
     assert (audited.team_slug, audited.reason, audited.actor_label) == (entry.team.slug, "wrong", SETUP.label)
     assert audited.after == {"transaction_id": str(sides[0].transaction_id)}
     assert cost_of(house.run, now=at(40)).so_far == 0
+
+
+def test_what_the_ledger_took_back_itself_is_not_taken_back_again(house):
+    pod = house.pod()
+    settle(record_usage(pod, now=at(0)), now=at(100))
+    pod.finished_at = at(0)
+    record_usage(pod, now=at(110))
+    assert house.charged() == 0
+    posted = LedgerEntry.objects.filter(reverses=None).first()
+    with pytest.raises(Conflict) as refused:
+        reverse(posted, reason="wrong", actor=SETUP, now=at(120))
+    assert refused.value.code == "already_taken_back"
+    assert (house.charged(), ledger_difference()) == (0, 0)
+
+
+def test_a_correction_whose_posting_is_not_given_is_no_posting(house):
+    house.ended(0, 10)
+    posted = LedgerEntry.objects.first()
+    reverse(posted, reason="wrong", actor=SETUP, now=at(20))
+    corrections = LedgerEntry.objects.filter(reverses__isnull=False).order_by("id")
+    assert corrections.exists()
+    assert postings_of(corrections) == []
+    (posting,) = postings_of(LedgerEntry.objects.order_by("id"))
+    assert posting.first.transaction_id == posted.transaction_id
 
 
 # --- what is shown
