@@ -33,7 +33,7 @@ FOLDERS: dict[str, str] = {
 GROUPS = ("contract", "kubeflow", "keda", "scheduler", E2E)
 
 # With what they are marked; `--strict-markers` knows no other way to spell them.
-CLUSTER, MATRIX, BROWSER = "mark.cluster", "mark.matrix", "mark.browser"
+CLUSTER, BROWSER, SWEEP = "mark.cluster", "mark.browser", "mark.sweep"
 
 
 def groups_by_words(path: str) -> list[str]:
@@ -88,13 +88,12 @@ def cluster_files(project: Project) -> dict[str, list[str]]:
 
 
 def sweep_files(project: Project) -> list[str]:
-    """Test files with tests that are marked both `matrix` and `browser`."""
-    found = []
-    for path in test_files(project):
-        text = project.text(path)
-        if MATRIX in text and BROWSER in text and not path.startswith("tests/ci/"):
-            found.append(path)
-    return found
+    """Test files with tests that are marked `sweep`."""
+    return [
+        path
+        for path in test_files(project)
+        if SWEEP in project.text(path) and not path.startswith("tests/ci/")
+    ]
 
 
 def shown(path: str) -> bool:

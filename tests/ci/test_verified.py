@@ -44,7 +44,7 @@ FILES = {
     "tests/contract/test_sums.py": "",
     "tests/contract/golden/sums.json": "",
     "tests/contract/test_pytorchjob_sums.py": "",
-    "tests/web/test_sweep.py": "marks = pytest.mark.matrix, pytest.mark.browser",
+    "tests/web/test_sweep.py": "marks = pytest.mark.matrix, pytest.mark.sweep",
 }
 REACHED = Reached(
     frozenset({"reckon/sums.py"}), frozenset({"server"}), frozenset({"tests/contract/golden/sums.json"})

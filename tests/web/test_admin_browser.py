@@ -51,6 +51,7 @@ def change_set_of(world) -> QuotaChangeSet:
     return apply_changes(changes=[change], reason="one more", evicts=False, actor=actor, now=world.now)
 
 
+@pytest.mark.sweep
 @pytest.mark.matrix
 def test_pages_are_accessible_quiet_and_load_only_what_is_the_portals(live_server, world, made, root):
     wanted = addresses(world)

@@ -57,6 +57,7 @@ def test_a_flavor_is_made_from_what_a_node_reports_with_one_row_more(live_server
     assert made.node_selector == {"nvidia.com/gpu.product": ["NVIDIA-L4"]}
 
 
+@pytest.mark.sweep
 @pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_choice_the_form_its_errors_and_filters_are_accessible_and_quiet(

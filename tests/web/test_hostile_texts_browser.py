@@ -27,7 +27,7 @@ from workloads.models import (
 )
 from workloads.states import Phase, Reason
 
-pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.sweep, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 HARM = (
     "'\"></textarea></title></script><img src=x onerror=alert(1)><script>alert(2)</script><svg onload=alert(3)>"

@@ -15,7 +15,7 @@ from tests.web.quota_world import QuotaWorld
 from tests.web.sweeping import Sweep
 from tests.web.test_quota_browser import QUOTA, edit
 
-pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.browser, pytest.mark.sweep, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 CONSOLE = "/quotas/"
 """The quota console is the fifth of those that stand for the others, in a world of its own."""
