@@ -103,8 +103,8 @@ async def _post_all(posts: Mapping[int, Post], now: datetime) -> dict[int, Sent]
     encrypted = any(urlsplit(post.url).scheme == "https" for post in posts.values())
     connector = aiohttp.TCPConnector(
         resolver=ThreadedResolver(),
-        # The certificate is checked against the name of the address, whatever number is connected to. Authorities may change
-        # while the process runs; they are read only where there is a certificate to check, because that takes a while.
+        # The certificate is checked against the host name in the address, not against the IP address. The trusted authorities
+        # may change while the process runs, so they are read each time; reading is slow, so only if a receiver uses HTTPS.
         ssl=ssl.create_default_context() if encrypted else True,
         use_dns_cache=False,
         force_close=True,

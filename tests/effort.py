@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 
 _LEVELS: Final = ("usual", "soak")
 _EFFORT: Final = os.environ.get("PORTAL_TEST_EFFORT") or "usual"  # noqa: TID251
@@ -29,17 +28,16 @@ def seeds(*, usual: int, matrix: int, soak: int) -> list[Any]:
     """Seeds for `pytest.mark.parametrize`: `make test` takes the first ones, `make matrix` the others up to `matrix`."""
     if SOAK:
         return list(range(soak))
-    return [*range(usual), *(pytest.param(seed, marks=pytest.mark.matrix) for seed in range(usual, matrix))]
+    return [*range(usual), *map(_in_the_matrix, range(usual, matrix))]
 
 
 def spread(rows: Iterable[Any], *, usual: int) -> list[Any]:
-    """A table for `pytest.mark.parametrize`: `make test` takes so many of its rows, far apart; `make matrix` the others."""
+    """The rows for `pytest.mark.parametrize`: `make test` runs `usual` of them, evenly spaced, and `make matrix` the rest."""
     table = list(rows)
     taken = {at * len(table) // usual for at in range(usual)}
     return [row if at in taken or SOAK else _in_the_matrix(row) for at, row in enumerate(table)]
 
 
 def _in_the_matrix(row: Any) -> Any:
-    if isinstance(row, ParameterSet):
-        return pytest.param(*row.values, id=row.id, marks=(*row.marks, pytest.mark.matrix))
+    """A row of several arguments is a tuple, as `parametrize` has it."""
     return pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=pytest.mark.matrix)

@@ -18,7 +18,7 @@ KEPT = {"django_migrations", "django_content_type", "auth_permission"}
 
 _LOOK = "filled_tables"
 _prepared: WeakSet[Any] = WeakSet()
-"""The open connections that know the statement of that name."""
+"""Open connections in which that statement has been prepared."""
 
 
 def instead_of_flush() -> None:
@@ -35,7 +35,7 @@ def empty(connection: BaseDatabaseWrapper) -> None:
     """Delete all rows but those of migrations."""
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
         if connection.connection not in _prepared:
-            # To plan it for a hundred tables takes ten times as long as to run it.
+            # Planning it for a hundred tables takes ten times as long as running it.
             cursor.execute(f"PREPARE {_LOOK} AS {_look_into_all(connection)}")
             _prepared.add(connection.connection)
         cursor.execute(f"EXECUTE {_LOOK}")
@@ -47,7 +47,7 @@ def empty(connection: BaseDatabaseWrapper) -> None:
 
 
 def _look_into_all(connection: BaseDatabaseWrapper) -> str:
-    """A statement that gives the names, quoted, of the tables that have rows."""
+    """A statement that returns the quoted names of all tables that have rows."""
     every = {*connection.introspection.django_table_names(only_existing=True, include_views=False)}
     quoted = (connection.ops.quote_name(table) for table in sorted(every - KEPT))
     return " UNION ALL ".join(f"SELECT '{table}' WHERE EXISTS (SELECT FROM {table})" for table in quoted)  # noqa: S608

@@ -69,7 +69,10 @@ def close_kept() -> None:
 
 
 def _after_closing_kept(destroy: Callable[..., None], keeping: threading.Event) -> Callable[..., None]:
-    """PostgreSQL drops no database that somebody is connected to: a request that still ends keeps nothing, either."""
+    """Close the kept connections first, and keep no more: PostgreSQL does not drop a database that has connections.
+
+    A request that is still running may close its connection after that.
+    """
 
     def destroyed(*arguments: Any, **named: Any) -> None:
         keeping.clear()

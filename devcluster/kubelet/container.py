@@ -160,7 +160,7 @@ class Container:
         if number == signal.SIGKILL:
             kill_session(self.process.pid)
         with contextlib.suppress(ProcessLookupError):
-            # `send_signal` would reap a process that has just ended, and the event loop report 255 as its exit code.
+            # `send_signal` reaps a process that has just ended; the event loop would then report exit code 255.
             os.kill(self.process.pid, number)
 
     async def before_stop(self, grace: float) -> None:

@@ -14,7 +14,7 @@ def left_out(cases: list[ET.Element]) -> list[str]:
 
 
 def _needs_a_browser(case: ET.Element) -> bool:
-    """A test that was skipped for want of one, or that stands where all need one."""
+    """Whether it was skipped because Chromium is missing, or is in a file whose tests all need it."""
     skipped = case.find("skipped")
     if skipped is None:
         return False

@@ -117,6 +117,42 @@ def test_without_a_control_plane_the_rest_passes(checkout):
     assert checkout.called(" run ") == []
 
 
+@pytest.fixture
+def bare(checkout):
+    """The PATH of a machine that has what `.ci/run` itself calls, no browser, and no network for apt-get."""
+    for name in (
+        "awk",
+        "bash",
+        "cat",
+        "dirname",
+        "basename",
+        "getconf",
+        "id",
+        "mktemp",
+        "python3",
+        "rm",
+        "tail",
+    ):
+        (checkout.root / "bin" / name).symlink_to(shutil.which(name))
+    for name in ("apt-get", "sudo"):
+        checkout.stub(f"bin/{name}", STUB + 'echo "no network"; exit 100\n')
+    return str(checkout.root / "bin")
+
+
+def test_a_browser_that_is_here_will_do_where_nothing_can_be_installed(checkout, bare):
+    checkout.stub("bin/chromium", STUB)
+    done = checkout.run("browser", PATH=bare)
+    assert (done.returncode, checkout.called("chromium --version")) == (
+        0,
+        ["chromium --version --no-sandbox"],
+    )
+
+
+def test_without_any_browser_it_says_why_none_was_installed(checkout, bare):
+    done = checkout.run("browser", PATH=bare)
+    assert (done.returncode, "no network" in done.stdout) == (1, True)
+
+
 def test_sweeps_that_a_green_run_stands_for_are_left_out(checkout):
     assert checkout.run("matrix").returncode == 0
     (swept,) = checkout.called("make")

@@ -1,4 +1,4 @@
-"""A test that Chromium was missing for is found in a report, wherever it stands."""
+"""A test that was skipped for want of Chromium is found in the report, whatever file it is in."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_a_test_that_needs_a_browser_and_was_skipped_is_named(said, classname, o
         ("tests.jobs.test_runs_on_a_cluster", '<skipped message="this cluster does not serve it" />'),
     ],
 )
-def test_other_tests_are_no_matter(said, classname, outcome):
+def test_other_tests_are_not_named(said, classname, outcome):
     assert said(classname, outcome) is None
 
 
-def test_a_report_without_tests_is_a_fault(tmp_path):
+def test_a_report_without_tests_fails(tmp_path):
     report = tmp_path / "report.xml"
     report.write_text("<testsuite></testsuite>")
     assert main([str(report)])

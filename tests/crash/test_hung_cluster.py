@@ -31,7 +31,7 @@ _SUBMIT = "UPDATE workloads_workload SET next_reconcile_at = now() WHERE name = 
 _TOUCHED = "SELECT reason FROM workloads_workload WHERE name = 'run-0'"
 _SWEEPS = "SELECT coalesce(max(fencing), 0) FROM foundation_lease WHERE name = 'periodic:sweep'"
 
-# A whole portal for most of a minute; `make test` starts one in tests/crash/test_worker_ends.py.
+# It runs a whole portal for most of a minute.
 pytestmark = pytest.mark.processes
 
 

@@ -1,4 +1,4 @@
-"""How a container's process ended, when it is told to end in the same moment."""
+"""The exit code of a container that ends just before devcluster signals it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sandbox:
 
 
 async def exit_code_of(container: Container, code: int, number: signal.Signals) -> int:
-    """Of a process that has ended already, and that devcluster signals before it has heard so."""
+    """Signal a process that has ended, before the event loop has noticed; return the exit code that is reported."""
     gate = container._sandbox.home / "gate"
     os.mkfifo(gate)
     container._argv = [sys.executable, "-c", f"open({str(gate)!r}).read(); raise SystemExit({code})"]
@@ -30,7 +30,7 @@ async def exit_code_of(container: Container, code: int, number: signal.Signals) 
     container.process = await container._spawn(container._argv)
     container.state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
     gate.open("w").close()
-    # The loop stands still meanwhile, and what is waited for so stays to be read.
+    # This blocks the event loop, and WNOWAIT leaves the exit status for it to read.
     os.waitid(os.P_PID, container.process.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
     container.signal(number)
     return await container.finish()
@@ -38,7 +38,7 @@ async def exit_code_of(container: Container, code: int, number: signal.Signals) 
 
 @contextmanager
 def runner() -> Iterator[asyncio.Runner]:
-    """As devcluster runs: without a thread for each child."""
+    """An event loop that watches children as devcluster's does, without a thread for each."""
     with asyncio.Runner() as runner:
         if sys.version_info < (3, 12):
             watcher = asyncio.PidfdChildWatcher()
@@ -53,7 +53,7 @@ def runner() -> Iterator[asyncio.Runner]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @pytest.mark.parametrize("code", [0, 7])
-def test_a_signal_that_comes_too_late_takes_nothing_from_the_exit_code(tmp_path, number, code):
+def test_a_late_signal_does_not_change_the_exit_code(tmp_path, number, code):
     container = Container({"name": "main", "image": "any:1"}, Sandbox(tmp_path))
     with runner() as running:
         assert running.run(exit_code_of(container, code, number)) == code

@@ -7,7 +7,7 @@ from devcluster_bed import Devcluster, Space
 
 from tests.waiting import until
 
-# A sixth of a core, which is more than the share that is asked for.
+# Uses a sixth of a core: more than the target, which is 20 % of the requested 100m.
 BUSY = """import time
 while True:
     until = time.process_time() + 0.01

@@ -45,7 +45,7 @@ def who_may(world: World, need: Need, root: User) -> User:
 
 
 def test_whoever_may_change_something_is_told_with_what_changed(world):
-    """A third of the matrix below, in short: it asks others, too."""
+    """A third of the operations; the matrix below has all of them, and more people."""
     root = make_user("root", platform_admin=True)
     users = {
         user.username: (asking(user, "api"), asking(user, "page"))

@@ -47,7 +47,7 @@ def test_no_answer_to_anybody_is_kept_whatever_it_is(world, everybody, name):
 
 
 def test_no_answer_to_somebody_is_kept_whatever_it_is(world, everybody):
-    """A third of the matrix above, each asked by one."""
+    """A third of the addresses of the matrix above, each requested by one person."""
     with every_row() as row:
         for name, who in zip(READ[::3], cycle(everybody), strict=False):
             with row(f"{name} asked by {who.name}"):

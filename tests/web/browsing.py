@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from tests.waiting import result_of
 from tests.web.conftest import signed_in
 
-# For each window, the full browser keeps hidden pages of its own menus ready, which costs five times what the test's page costs.
+# The full browser also loads hidden pages for the menus of each new window, so opening a page costs five times as much.
 _PROGRAMS = ("chromium-headless-shell", "chromium")
 CHROMIUM = os.environ.get("PORTAL_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _PROGRAMS)), "")  # noqa: TID251
 # Line numbers of a log stand as close as its lines; where one points with a finger they are 24 px apart.
@@ -34,10 +34,10 @@ COLOUR_RULES = {"resultTypes": ["violations"], "runOnly": ["color-contrast", "li
 SERIOUS = {"serious", "critical"}
 LOOKS_AGAIN = 3
 LOOKS = tuple((width, theme) for width in (360, 1440) for theme in ("light", "dark"))
-# Each width and each theme once: the sweeps go through all pairs, other tests look at a state of a page that sweeps miss.
+# Each width and each theme once. Sweeps check all four pairs; other tests check states of a page that the sweeps do not reach.
 TWO_LOOKS = ((360, "dark"), (1440, "light"))
 WIDTHS_BETWEEN = (780, 1030, 1200)
-# Without scripts a page is what the server sends, which other tests ask for.
+# Other tests check the HTML that the server sends, which is all that a page without scripts has.
 either_way = pytest.mark.parametrize("script", [True, pytest.param(False, marks=pytest.mark.matrix)])
 needs_chromium = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: set PORTAL_TEST_CHROMIUM")
 
@@ -117,7 +117,7 @@ def screen(width: int) -> ViewportSize:
 
 
 def faults(page: Page, *looks: tuple[int, str], advice: bool = True, colours: bool = False) -> list[str]:
-    """What axe finds, and where the page as it stands is wider than the screen, in each of these looks (default: `TWO_LOOKS`).
+    """What axe finds, and where the page is wider than the screen, in each of these looks (default: `TWO_LOOKS`).
 
     Without `advice`, for pages whose frame is another's, only what it calls serious or a criterion of WCAG asks for.
     With `colours` only these, for a page that is loaded anew in the second theme of a width.

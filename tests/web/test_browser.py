@@ -154,7 +154,7 @@ def test_a_page_that_polls_shows_the_end_and_then_keeps_still(live_server, world
         page.get_by_role("heading", name="resnet50").wait_for()
         meanwhile(lambda: world.move(run, Phase.FAILED, Reason.APPLICATION_ERROR, ENDED, at=world.now))
         page.locator(".phase-Failed").first.wait_for()
-        # The last part that the page polled for asks once for the card, which comes after it.
+        # The answer to the last poll contains the card's frame, which loads the card once.
         page.locator("#why-card:not([hx-get])").wait_for(state="attached")
         page.on("request", lambda request: asked.append(request.url))
         page.clock.install()
