@@ -29,6 +29,7 @@ import pytest
 from tests.migrating import kept_tables
 from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
 from tests.mutants.reach import ASKED, DECLARATIONS, TEMPLATES, merge, tests_of
+from tests.mutants.reached import COMMIT
 from tests.mutants.sites import Site, planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
@@ -64,6 +65,8 @@ def record(jobs: str) -> int:
     """Run the suite; the exit code is pytest's."""
     shutil.rmtree(REACH, ignore_errors=True)
     REACH.mkdir()
+    # The commit whose code runs, whatever is committed meanwhile.
+    (REACH / COMMIT).write_text(_git("rev-parse", "HEAD"))
     environment = {**os.environ, "PORTAL_TEST_REACH": str(REACH)}  # noqa: TID251
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.mutants.reach", "-n", jobs, *SUITE]
     ended = subprocess.run(command, cwd=ROOT, env=environment, check=False)
@@ -71,7 +74,6 @@ def record(jobs: str) -> int:
     whole.combine([str(path) for path in REACH.glob("reach.*")])
     whole.save()
     merge(REACH)
-    (REACH / "commit").write_text(_git("rev-parse", "HEAD"))
     return ended.returncode
 
 

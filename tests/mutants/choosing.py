@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +14,9 @@ from tests.mutants.lines import Hunk, Text, Touched, added, moved, same_meaning,
 from tests.mutants.reached import Map
 
 # All tests rest on these.
-EVERYTHING = ("pyproject.toml", "requirements.lock", "tests/conftest.py", "manage.py")
+EVERYTHING = ("requirements.lock", "tests/conftest.py", "manage.py")
+# Settings of many tools, of which the tests rest on pytest's alone; what it depends on is in the lock file.
+PYPROJECT = "pyproject.toml"
 PROSE = (".md", ".txt", ".png", ".svg")
 DOCUMENTATION = "tests/architecture/test_documentation.py"
 SETTINGS = "portal/settings/"
@@ -61,6 +64,8 @@ class Chooser:
         top, suffix = path.partition("/")[0], PurePosixPath(path).suffix
         if path in EVERYTHING:
             self.choice.all_for(f"{path} changed")
+        elif path == PYPROJECT and self._pytest_differs():
+            self.choice.all_for(f"{path}: the settings of pytest changed")
         elif top == "tests":
             self._test_file(path)
         elif path.startswith(SETTINGS):
@@ -136,6 +141,13 @@ class Chooser:
             self.choice.tests |= tests
         else:
             self.choice.all_for(f"{path}: nothing says who reads it")
+
+    def _pytest_differs(self) -> bool:
+        before, after = (
+            tomllib.loads(text(PYPROJECT) or "").get("tool", {}).get("pytest")
+            for text in (self._change.before, self._change.after)
+        )
+        return before != after
 
     def _naming(self, path: str) -> set[str]:
         name = _said(path)

@@ -23,6 +23,8 @@ ASKED = "asked.json"
 TEMPLATES = "templates.json"
 DECLARATIONS = "declarations.json"
 SECONDS = "seconds.json"
+# The tests that `make test` leaves to `make matrix`.
+MATRIX = "matrix.json"
 
 
 def shared(module: str, fixture: str) -> str:
@@ -61,6 +63,8 @@ class _Recorder:
                 for owner in ("", item.nodeid.partition("::")[0]):
                     asked.setdefault(shared(owner, name), []).append(item.nodeid)
         (self._folder / ASKED).write_text(json.dumps(asked))
+        matrix = [item.nodeid for item in session.items if item.get_closest_marker("matrix")]
+        (self._folder / MATRIX).write_text(json.dumps(matrix))
         self._watch()
 
     @pytest.hookimpl(wrapper=True)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import coverage
 
-from tests.mutants.reach import ASKED, DECLARATIONS, SECONDS, TEMPLATES, tests_of
+from tests.mutants.reach import ASKED, DECLARATIONS, MATRIX, SECONDS, TEMPLATES, tests_of
 
 COMMIT, DATA = "commit", "reach"
 
@@ -31,6 +31,8 @@ class Map:
     templates: Mapping[str, list[str]] = field(default_factory=dict)
     declarations: Mapping[str, list[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    # The tests that `make test` leaves out.
+    matrix: frozenset[str] = frozenset()
 
     def by_line(self, path: str) -> dict[int, set[str]]:
         """The tests that reach each line, by themselves or by what is set up for them."""
@@ -63,6 +65,7 @@ def load(root: Path, folder: Path) -> Map | None:
         data,
         _json(folder / ASKED),
         *(_json(folder / name) for name in (TEMPLATES, DECLARATIONS, SECONDS)),
+        frozenset(_json(folder / MATRIX)),
     )
 
 

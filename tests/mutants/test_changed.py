@@ -175,19 +175,27 @@ def test_against_a_base_all_that_was_committed_since_counts(checkout):
         # Who reads it is reached by these.
         ("shop/stock.yaml", {"t::store"}, set()),
         ("shop/desk.py", {"t::desk"}, set()),
+        # Settings of a linter change no test.
+        ("pyproject.toml", set(), {"tests/architecture/test_documentation.py"}),
     ],
 )
 def test_other_files_have_their_tests(checkout, path, tests, files):
-    checkout.put(path, "import os\n" + FILES[path])
+    checkout.put(path, ("a = 1\n" if path == "pyproject.toml" else "import os\n") + FILES[path])
     choice = checkout.chosen()
     assert (choice.tests, choice.files, choice.everything) == (tests, files, "")
 
 
 @pytest.mark.parametrize(
-    "path", ["pyproject.toml", "tests/conftest.py", "tests/waiting.py", "shop/migrations/0001_first.py"]
+    ("path", "text"),
+    [
+        ("pyproject.toml", "[tool.pytest.ini_options]\ntimeout = 9\n"),
+        ("tests/conftest.py", "a = 1\n"),
+        ("tests/waiting.py", "a = 1\n"),
+        ("shop/migrations/0001_first.py", "a = 1\n"),
+    ],
 )
-def test_what_all_tests_rest_on_runs_everything(checkout, path):
-    checkout.put(path, "a = 1\n")
+def test_what_all_tests_rest_on_runs_everything(checkout, path, text):
+    checkout.put(path, text)
     assert path in checkout.chosen().everything
 
 
@@ -224,6 +232,14 @@ def test_over_the_last_commits_the_median_is_told(checkout):
     *rows, median = over(Repository(checkout.root), Project(checkout.root), checkout.map, 30)
     assert [row.split()[1:] for row in rows] == [["1", "tests", "7", "s"]] * 3
     assert median.split() == ["median", "1", "tests", "7", "s"]
+
+
+def test_what_make_test_leaves_to_the_matrix_is_not_counted(checkout):
+    checkout.change("shop/sums.py", "if cents > LIMIT", "if cents < LIMIT")
+    checkout.commit()
+    checkout.map.matrix = frozenset({"t::dear"})
+    [row, _] = over(Repository(checkout.root), Project(checkout.root), checkout.map, 1)
+    assert row.split()[1] == "1"
 
 
 def test_a_diff_is_read_by_its_counts():
