@@ -30,6 +30,13 @@
     if (detail.target?.id === "tabs" && detail.xhr !== tabAsked) detail.shouldSwap = false;
   });
 
+  // Back pressed twice asks for two pages. The last one is shown, even if the first one's answer comes later.
+  let restoring = null;
+  document.addEventListener("htmx:historyCacheMiss", ({ detail }) => {
+    restoring?.abort();
+    restoring = detail.xhr;
+  });
+
   // A second click on the same form would be answered with the same run; it need not be sent at all.
   document.addEventListener("submit", (event) => {
     const { form } = { form: event.target };

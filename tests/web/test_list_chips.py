@@ -347,6 +347,35 @@ def test_the_last_filter_wins_over_a_slow_one_and_nothing_is_said_in_the_console
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)
+def test_back_twice_shows_the_list_of_the_address_though_the_first_answer_is_slow(live_server, world, made):
+    session = session_of(world.ana)
+    with chromium() as browser:
+        page, complaints = open_page(browser, live_server.url, session)
+        page.goto("/runs/")
+        page.get_by_role("searchbox", name="Words of the name, or an id").fill("res")
+        page.get_by_role("link", name="bert-large").wait_for(state="detached")
+        page.get_by_label("Only mine").check()
+        page.wait_for_url("**/runs/?search=res&mine=1")
+        held = []
+
+        def hold(route):
+            held.append(route)
+
+        page.route("**/runs/?search=res", hold)
+        with page.expect_request("**/runs/?search=res"):
+            page.go_back()
+        with page.expect_event("requestfailed", lambda request: request.url.endswith("/runs/?search=res")):
+            page.go_back()
+        page.get_by_role("link", name="bert-large").wait_for()
+        assert urlsplit(page.url).query == ""
+        assert complaints == []
+        held[0].continue_()
+
+
+@pytest.mark.matrix
+@pytest.mark.browser
+@needs_chromium
+@pytest.mark.django_db(transaction=True)
 def test_without_scripts_the_button_filters(live_server, world, made):
     session = session_of(world.ana)
     with chromium() as browser:
