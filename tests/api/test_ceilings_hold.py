@@ -184,6 +184,7 @@ def _amounts(spec: dict[str, Any]) -> tuple[int, int, int]:
     return cpu, sum(int(parse(each.get("memory", 0))) for each in requests), 1
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("seed", range(drawn(usual=1, soak=60)))
 def test_no_way_of_asking_passes_a_ceiling(bench, seed):
     NodeRecord.objects.all().delete()

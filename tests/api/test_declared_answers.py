@@ -157,6 +157,7 @@ def test_nobody_is_401(vision):
     assert others(401, names, lambda name: asked(vision, name, client=nobody)) == {}, WHERE
 
 
+@pytest.mark.matrix
 def test_a_token_without_the_scope_is_403(vision):
     reader = vision.asking(make_token(vision.boss, scopes=("read",), name="reads"))
     writer = vision.asking(make_token(vision.boss, scopes=("submit",), name="writes"))
@@ -295,6 +296,7 @@ def test_a_database_that_is_away_is_503(vision):
     } == {}
 
 
+@pytest.mark.matrix
 def test_every_operation_answers_429_with_the_time_to_wait(vision, monkeypatch):
     """By what is counted in Valkey, as the process has refused none of them before."""
     monkeypatch.setattr(settings, "REST_RATES", {kind.value: 1 for kind in Kind})

@@ -13,12 +13,12 @@ from console.api import search_conditions as finding
 from teams.models import Membership, Team
 from tests.api.bench import RUNS
 from tests.api.test_lists_by_index import ROWS_MAX, grow, names, past, standing_past  # noqa: F401 (fixtures)
+from tests.effort import seeds
 from tests.factories.teams import api_client, make_member, make_team, make_user
 from tests.factories.workloads import make_workload
 from tests.plans import rows_read
 from workloads.models import Workload
 
-SEEDS = range(2)
 PIECES = ("a", "ab", "abc", "b", "ba", "1", "12", "2", "21")
 """Short and alike, so that words of names begin with words of others, and with the keys of teams."""
 
@@ -87,7 +87,7 @@ def visible_to(user, teams: list[Team]) -> list[Team]:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", seeds(usual=1, matrix=2, soak=20))
 def test_whoever_searches_finds_what_a_plain_look_finds(seed, monkeypatch):
     random = Random(seed)
     teams = filled(random)

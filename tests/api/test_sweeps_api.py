@@ -145,6 +145,7 @@ def test_another_attempt_reports_anew_and_a_target_that_was_reached_stays_reache
     assert [run.workload.desired for run in members(sweep)] == ["run", *["cancel"] * 5]
 
 
+@pytest.mark.matrix
 def test_a_thousand_members_are_let_go_and_stopped_in_few_statements(bench, django_assert_max_num_queries):
     rules = {"metric": "loss", "target": 0.5}
     sweep = submitted(
@@ -357,6 +358,7 @@ def test_strangers_know_of_no_sweep_and_viewers_may_only_look(bench):
         problem(viewer.patch(path, {"max_parallel": 1}), 403)
 
 
+@pytest.mark.matrix
 def test_a_thousand_members_are_made_in_few_statements(bench, django_assert_max_num_queries):
     make_quota(bench.team, bench.flavor, capacity_type="spot")
     with django_assert_max_num_queries(90):

@@ -200,6 +200,7 @@ def test_every_contract_is_kept():
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.matrix
 @each_row("what", VIOLATIONS)
 def test_a_planted_violation_is_noticed(told, what):
     contract, path, line = VIOLATIONS[what]

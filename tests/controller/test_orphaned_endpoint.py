@@ -8,6 +8,7 @@ from cluster import kinds
 from costs.models import UsageInterval
 from quotas.models import Quota
 from tests.controller.endpoints import TWO, change, deploy
+from tests.effort import spread
 from tests.waiting import until
 from workloads.models import Workload
 
@@ -119,7 +120,9 @@ def test_what_has_grown_keeps_its_size(bench):
 
 
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
-@pytest.mark.parametrize(("said", "size"), [("x", 1), ("-5", 1), ("0", 1), ("2", 2), ("1000000", 3)])
+@pytest.mark.parametrize(
+    ("said", "size"), spread([("x", 1), ("-5", 1), ("0", 1), ("2", 2), ("1000000", 3)], usual=2)
+)
 def test_the_size_of_before_is_a_number_within_its_bounds(bench, said, size):
     scaling = {"trigger": "cpu", "threshold": 70}
     workload = deploy(bench, min_replicas=1, max_replicas=3, scaling=scaling).workload

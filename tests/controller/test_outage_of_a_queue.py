@@ -41,6 +41,7 @@ def turn_all(bench, rows):
     return sum("hashtext(card)" in query["sql"] for query in made.captured_queries)
 
 
+@pytest.mark.matrix
 def test_an_outage_overwrites_no_verdict_and_costs_no_pass_for_each_who_waits(bench, relay):
     rows = queue_up(bench)
     told = dict(Workload.objects.values_list("pk", "message"))

@@ -164,6 +164,7 @@ def test_what_live_runs_need_is_never_too_old(name):
         PlatformSettings.objects.create(**{name: 30})
 
 
+@pytest.mark.matrix
 def test_what_is_there_is_told_without_reading_what_has_gone(run):
     pod(run, "there", gone=None)
     make_node(name="there")

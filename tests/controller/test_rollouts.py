@@ -124,6 +124,7 @@ def test_a_bad_image_is_rolled_back_and_the_old_pod_serves_all_the_while(bench):
     assert history(endpoint, 3) == ["RolledBack", "RolloutStarted", "RevisionLive"]
 
 
+@pytest.mark.matrix
 def test_a_rollback_that_fails_is_the_last_one(bench):
     endpoint = ready(bench)
     impatient(image_pull_deadline=1)
@@ -146,6 +147,7 @@ def test_the_first_revision_has_nothing_to_go_back_to(bench):
     assert states(endpoint) == ["failed"]
 
 
+@pytest.mark.matrix
 def test_an_endpoint_may_have_less_patience_with_its_image_than_the_platform_and_no_pod_is_replaced_for_it(
     bench,
 ):
@@ -294,6 +296,7 @@ def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
     assert images(bench, endpoint) == {"example.org/serve:3"}
 
 
+@pytest.mark.matrix
 def test_a_change_made_while_stopped_that_fails_needs_no_room_to_go_back(bench):
     endpoint = ready(bench, gpus_per_replica=8)
     impatient(image_pull_deadline=1)
@@ -306,6 +309,7 @@ def test_a_change_made_while_stopped_that_fails_needs_no_room_to_go_back(bench):
     assert used() == 8
 
 
+@pytest.mark.matrix
 def test_what_never_starts_keeps_no_better_revision_waiting(bench):
     endpoint = ready(bench, gpus_per_replica=8)
     bench.suspend(endpoint.workload)
@@ -320,6 +324,7 @@ def test_what_never_starts_keeps_no_better_revision_waiting(bench):
     assert used() == 8
 
 
+@pytest.mark.matrix
 def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
     endpoint = ready(bench, gpus_per_replica=4, min_replicas=2, max_replicas=2)
     impatient(image_pull_deadline=600)
@@ -334,6 +339,7 @@ def test_what_runs_is_judged_also_while_a_newer_revision_waits_for_room(bench):
     assert used() == 8
 
 
+@pytest.mark.matrix
 def test_a_pod_that_served_and_restarts_in_a_long_rollout_has_its_load_budget_anew(bench):
     endpoint = ready(bench, min_replicas=2, max_replicas=2)
     change(bench, endpoint, env=[{"name": "BED_START_SECONDS", "value": "3"}])

@@ -119,6 +119,7 @@ def others(bench):
         leave_nothing(bench.direct, member.team.namespace_name)
 
 
+@pytest.mark.processes
 def test_a_sweep_beside_the_work_of_others_keeps_its_order_and_its_books_and_ends_when_cancelled(
     bench, quiet, others
 ):

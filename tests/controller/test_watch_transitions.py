@@ -81,6 +81,7 @@ def _go(bed: Pods, numbers: range, made: list[str]) -> None:
     until(lambda: not there.exists(), 60 + len(made) / 2, lambda: f"{there.count()} of {len(made)} are there")
 
 
+@pytest.mark.matrix
 def test_no_final_state_is_missed_however_often_the_watch_is_cut(cluster, tmp_path, monkeypatch):
     """Invariant: rows and usage say of every pod what the API server says of it, each once."""
     monkeypatch.setattr(module, "BACKOFF_SECONDS_MAX", 0.02)

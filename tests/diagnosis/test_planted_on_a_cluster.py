@@ -344,6 +344,7 @@ def test_what_took_a_pod_away(field, node, row):
     taken_away(field, node, row)
 
 
+@pytest.mark.matrix
 def test_fifty_good_runs_get_no_name_at_whatever_moment_they_are_looked_at(field):
     runs = []
     for seed in SEEDS:

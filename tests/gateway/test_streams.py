@@ -322,6 +322,7 @@ def test_a_ninth_stream_of_one_user_is_refused(quiet, bench):
     assert quiet.stream(events_path(bench.user)).status == 200
 
 
+@pytest.mark.matrix
 def test_two_hundred_streams_use_one_connection_to_listen(quiet, bench):
     close_kept()
     users = [bench.user, *(make_member(team=bench.team).user for _ in range(24))]

@@ -53,6 +53,7 @@ def check(receiver, endpoints, flaps):
     assert all(len(bodies) == 1 for bodies in ids.values())
 
 
+@pytest.mark.matrix
 @pytest.mark.django_db
 @pytest.mark.fuzz
 @pytest.mark.timeout(3600)
@@ -91,6 +92,7 @@ def pending():
     return Delivery.objects.filter(state=DeliveryState.PENDING)
 
 
+@pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_workers_beside_each_other_send_each_once_and_in_order(bed, receiver):
     bed.subscribe(team=bed.team, url=receiver.url)

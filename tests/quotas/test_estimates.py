@@ -174,7 +174,7 @@ def compare(seeds, tail, median, **shape):
     ("tail", "median", "preemptible"),
     [
         (light, 0.65, 0.0),
-        (heavy, 0.3, 0.4),
+        pytest.param(heavy, 0.3, 0.4, marks=pytest.mark.matrix),
         pytest.param(light, 0.65, 0.4, marks=pytest.mark.matrix),
         pytest.param(heavy, 0.3, 0.0, marks=pytest.mark.matrix),
         pytest.param(heavy, 0.07, 0.0, marks=pytest.mark.matrix),
@@ -190,6 +190,7 @@ def test_real_starts_are_within_p90_in_nine_of_ten_answers(tail, median, preempt
     assert answers >= (5 if median > 0.25 else 0.2) * POOLS
 
 
+@pytest.mark.matrix
 def test_long_queues_are_followed_in_larger_steps_and_p90_still_holds():
     shape = {"teams": 6, "nodes": 8, "holders": 24, "waiters": EXACT_MOST + 30, "preemptible": 0.3}
     hits, answers = compare(range(8), light, 0.65, **shape)

@@ -185,6 +185,7 @@ def hall():
     return hall
 
 
+@pytest.mark.processes
 @pytest.mark.fuzz
 @pytest.mark.timeout(SECONDS_MAX + 100)
 def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall, record_testsuite_property):
@@ -214,6 +215,7 @@ def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall
     )
 
 
+@pytest.mark.processes
 @pytest.mark.fuzz
 @pytest.mark.timeout(SECONDS_MAX + 100)
 def test_racing_passes_with_cuts_and_raises_admit_no_more_than_is_allowed(hall, record_testsuite_property):
@@ -255,6 +257,7 @@ def test_racing_passes_with_cuts_and_raises_admit_no_more_than_is_allowed(hall, 
     )
 
 
+@pytest.mark.processes
 def test_racing_claims_fill_a_tree_to_the_brim_and_not_beyond(hall):
     """Nobody gives back: what is granted in the end is what the teams of the tree were promised together."""
     workloads = fill(hall, hall.teams, 800)

@@ -22,6 +22,7 @@ def stores(settings):
     return {"PORTAL_DATABASE_URL": url, "PORTAL_REDIS_URL": settings.REDIS_URL}
 
 
+@pytest.mark.processes
 @pytest.mark.django_db(transaction=True)
 def test_an_address_that_asks_too_often_is_refused_and_all_others_are_served(tmp_path, stores):
     token = make_token(make_member("member", team=make_team("bystander")).user)

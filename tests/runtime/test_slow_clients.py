@@ -41,6 +41,7 @@ def test_slow_clients_keep_no_page_and_no_probe_from_being_answered(web, kind):
         assert get(own, "/readyz").status == 503
 
 
+@pytest.mark.processes
 def test_a_request_in_hand_is_finished_when_the_process_is_told_to_stop(tmp_path):
     """Its body was on its way: it is taken, answered, and then the process ends by itself."""
     begun = b"POST /api/v1/nothing/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"

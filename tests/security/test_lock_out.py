@@ -56,6 +56,7 @@ def exchanged(address: str, password: str = PASSWORD):
     return APIClient().post(EXCHANGE, body, format="json", **where)
 
 
+@pytest.mark.matrix
 def test_a_stranger_who_fails_a_thousand_times_keeps_nobody_out(ana):
     """From forty addresses, until each of them is held: ana comes in, from where she never was, by page and by REST."""
     for number in range(1000):

@@ -43,6 +43,7 @@ scrape_configs:
 """
 
 
+@pytest.mark.matrix
 @with_promtool
 @pytest.mark.parametrize(("command", "file"), [("check", "rules.yaml"), ("test", "rules_test.yaml")])
 def test_promtool_takes_the_rules_and_their_tests(command, file):

@@ -105,6 +105,7 @@ def test_a_span_that_ends_today_is_one_click(root):
     assert re.search(rf'<a href="\?at_from={week}" aria-current="true">7 days</a>', chosen)
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("full")
 def test_a_list_reads_fifty_rows_with_as_many_queries_as_one(root, monkeypatch):
     make_price("t4")
