@@ -1,4 +1,4 @@
-"""Ports for programs that are told theirs, as they cannot say which one they were given."""
+"""Ports for programs that must be told which port to use, because they cannot report one that they chose."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def reserved_port() -> int:
-    """A port of loopback that nothing else takes before the program does that is told it.
+    """A loopback port that stays free until the program that is told to use it listens there.
 
-    The kernel hands out higher ones alone, and no other process of the tests gets it: the name of the port belongs to
-    this process until it ends.
+    The kernel never hands it out, because it assigns only higher ports. No other test process gets it, because this process
+    claims the port by name until it ends.
     """
     lowest = int(_HANDED_OUT.read_text().split()[0])
     return next(port for port in range(lowest - 1, 1024, -1) if _is_free(port) and _is_claimed(port))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +12,11 @@ from pathlib import Path
 
 from portal.runtime import children
 from portal.runtime.children import ChildCommand
+from tests.ci.free_ports import ports_in_a_row
 from tests.crash.fleet import ROOT
 
 DEFAULT_UP = ROOT.parent / "shared" / "realcluster" / "up"
 START_SECONDS = 1800
-PORTS = 10
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ def cluster(*, kubeconfig: str | None, up: Path, folder: Path) -> Iterator[Clust
 
 @contextmanager
 def _real(up: Path, state: Path) -> Iterator[str]:
-    variables = {**os.environ, "ETCD_FSYNC": "1", "REALCLUSTER_PORT": str(_free_ports())}  # noqa: TID251
+    variables = {**os.environ, "ETCD_FSYNC": "1", "REALCLUSTER_PORT": str(ports_in_a_row())}  # noqa: TID251
     try:
         done = subprocess.run(
             [str(up), str(state)],
@@ -63,23 +61,6 @@ def _real(up: Path, state: Path) -> Iterator[str]:
         yield done.stdout.strip().splitlines()[-1]
     finally:
         subprocess.run([str(up.with_name("down")), str(state)], check=False, capture_output=True)
-
-
-def _free_ports() -> int:
-    """The first of ten ports in a row that are free now."""
-    for first in random.sample(range(17000, 30000, PORTS), 500):
-        if all(_is_free(port) for port in range(first, first + PORTS)):
-            return first
-    raise SystemExit("no ten free ports in a row")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 @contextmanager

@@ -152,9 +152,9 @@ def test_a_nul_in_the_address_is_400(vision):
 
 
 def test_nobody_is_401(vision):
-    nobody = vision.asking("mlp_" + "x" * 58)
+    unknown = vision.asking("mlp_" + "x" * 58)
     names = declaring(401, but=["tokens_exchange"])
-    assert others(401, names, lambda name: asked(vision, name, client=nobody)) == {}, WHERE
+    assert others(401, names, lambda name: asked(vision, name, client=unknown)) == {}, WHERE
 
 
 @pytest.mark.matrix

@@ -1,7 +1,8 @@
-"""What makes a test fail now and then: a busy machine, midnight, a draw that nobody can repeat, a port of somebody else.
+"""Finders of code that makes a test fail now and then: on a busy machine, around midnight, by a draw that cannot be repeated, or
+on a port that another program has taken.
 
-Each finder gets a module and yields the function that does it and what it does. It reads the syntax alone: it sees what is
-written plainly, and not what comes from another module under another name.
+Each finder takes a module and yields pairs: the name of the function and what it does. It reads only the syntax, so it misses
+what is imported from another module under another name.
 """
 
 from __future__ import annotations

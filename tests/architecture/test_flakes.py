@@ -17,7 +17,7 @@ FROM_PLAYWRIGHT = "playwright.sync_api.expect"
 ALLOWED = {
     ("elapsed_time", "tests/controller/test_pod_sets_watched.py test_no_pod_of_a_set_is_taken_for_gone_and_each_of_their_seconds_is_billed_once"): "looks at all pods until minutes have passed",
     ("elapsed_time", "tests/crash/fleet.py RestClient.insist"): "a caller that asks again until minutes have passed",
-    ("draws_without_a_seed", "tests/ci/free_ports.py "): "control planes that start at once look from different ports",
+    ("draws_without_a_seed", "tests/ci/free_ports.py ports_in_a_row"): "control planes that start at once look from different ports",
     ("short_waits", "tests/cluster/cluster_faults.py Exchange.hang"): "a server that does not answer",
     ("short_waits", "tests/crash/fleet.py Fleet._web_answers"): "is asked again",
     ("short_waits", "tests/crash/fleet.py RestClient.once"): "is asked again",

@@ -1,12 +1,22 @@
-"""Prints the first of ten ports in a row that are free at this moment: another control plane here keeps its own."""
+"""Prints the first of ten ports in a row that are free at this moment: a control plane that starts beside it looks elsewhere."""
 
 from __future__ import annotations
 
 import random
 import socket
 
+PORTS = 10
 
-def free(port: int) -> bool:
+
+def ports_in_a_row() -> int:
+    """The first of them. Raises RuntimeError where there are none."""
+    for first in random.sample(range(17000, 30000, PORTS), 500):
+        if all(map(_is_free, range(first, first + PORTS))):
+            return first
+    raise RuntimeError(f"no {PORTS} free ports in a row")
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
@@ -16,5 +26,4 @@ def free(port: int) -> bool:
 
 
 if __name__ == "__main__":
-    starts = random.sample(range(17000, 30000, 10), 500)
-    print(next(port for port in starts if all(map(free, range(port, port + 10)))))  # noqa: T201
+    print(ports_in_a_row())  # noqa: T201
