@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
+from rest_framework.serializers import IntegerField
 
 from costs.models import LedgerEntry, Price, UsageInterval
 from costs.prices.services import withdraw_price
@@ -16,6 +17,7 @@ from costs.reports.queries import ledger_difference
 from foundation import clock
 from foundation.errors import Conflict
 from foundation.models import PlatformSettings
+from teams.api.serializers import SettingsUpdateSerializer
 from tests.api.bench import Unchanged, problem
 from tests.factories.catalogue import make_flavor
 from tests.factories.submitted import make_attempt, make_pod
@@ -335,3 +337,12 @@ def test_settings_are_read_by_all_and_changed_by_admins(bench, manager, admin):
         problem(admin.patch(SETTINGS, {"spot_fallback_seconds": 0}), 422, "spot_fallback_seconds")
         stale = {"If-Match": '"1"'}
         problem(admin.patch(SETTINGS, {"grace_seconds": 7}, headers=stale), 412)
+
+
+def test_a_limit_of_the_platform_may_be_nothing_at_all(admin):
+    fields = SettingsUpdateSerializer().fields.items()
+    limits = {name: 0 for name, field in fields if field.allow_null and isinstance(field, IntegerField)}
+    answer = admin.patch(SETTINGS, limits)
+    assert answer.status_code == 200, answer.json()
+    assert {name: answer.json()[name] for name in limits} == limits
+    assert {"ceiling_pods", "open_sweeps", "team_log_gib"} <= limits.keys()

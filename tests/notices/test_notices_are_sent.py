@@ -48,6 +48,15 @@ def test_a_failure_is_a_signed_webhook_that_the_library_of_receivers_verifies(be
     assert OutboxEvent.objects.count() == 0
 
 
+def test_a_proxy_of_the_environment_gets_nothing(bed, receiver, monkeypatch):
+    """It would look addresses up by itself, and reach those that a notice may not."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    bed.subscribe(url=receiver.url)
+    bed.fail(bed.run())
+    assert bed.deliver() == 1
+    assert types(receiver) == ["workload.failed"]
+
+
 def test_each_is_told_of_their_own_and_a_team_of_all_of_its(bed, receiver):
     bed.subscribe(url=receiver.url + "?of=ana")
     bed.subscribe(team=bed.team, url=receiver.url + "?of=team")

@@ -54,16 +54,23 @@ def running(world):
     return workload, pod
 
 
+def states_of_lines(page):
+    return re.findall(r'data-label="State"><span>([^<]+)<', page.content.decode())
+
+
 @pytest.mark.django_db
 def test_the_lists_and_the_page_of_what_runs_have_a_cost_that_goes_on(world):
     run, pod = running(world)
     client = Client()
     client.force_login(world.ana)
-    for page in ("/", "/runs/", f"/runs/{run.public_id}/", f"/runs/{run.public_id}/?tab=cost"):
+    costs = f"/runs/{run.public_id}/?tab=cost"
+    for page in ("/", "/runs/", f"/runs/{run.public_id}/", costs):
         assert re.search(FIGURE, client.get(page).content.decode()), page
+    assert states_of_lines(client.get(costs)) == ["running up"]
     pod.finished_at = clock.now()
     pod.save()
     record_usage(pod, now=clock.now())
+    assert states_of_lines(client.get(costs)) == ["settled"]
     assert "data-cost=" not in client.get(f"/runs/{run.public_id}/").content.decode()
 
 

@@ -251,10 +251,22 @@ def test_endpoints_are_deleted_together_once_their_number_is_typed(ana, world, m
     assert set(asked.values_list("name", flat=True)) == {"captions", "captions-2"}
 
 
+@pytest.mark.parametrize("path", ["/runs/", "/endpoints/"])
+def test_an_empty_list_names_the_filters_that_leave_nothing(ana, made, path):
+    def said(query: str) -> str:
+        return re.search(r"There are \w+, but none.*", ana.get(path + query).content.decode())[0].strip()
+
+    noun = path.strip("/")
+    assert said("?search=odd") == f"There are {noun}, but none with “odd” in its name."
+    assert said("?search=odd&mine=1") == f"There are {noun}, but none with “odd” in its name of yours."
+
+
 def test_endpoints_are_labelled_together(ana, made):
     action, hidden = dialog(ana, "/endpoints/bulk/?action=label&state=ready")
     done = ana.post(action, {**hidden, "labels": "stage=production"}, follow=True)
     assert "1 endpoint is labelled." in done.content.decode()
+    again = ana.post(action, {**hidden, "expected": "7", "labels": "stage=production"}).content.decode()
+    assert "1 more fits the filter and has these labels already." in again
     assert Workload.objects.get(pk=made["digits"].pk).labels == {"stage": "production"}
     assert Workload.objects.get(pk=made["captions"].pk).labels == {}
 

@@ -83,8 +83,10 @@ def test_single_keys_are_on_until_their_owner_switches_them_off(ana, world):
     assert "modified-only" not in ana.get("/").content.decode()
     ana.post("/keys/", {"keys": "off", "next": "/profile/"})
     assert "<portal-keys modified-only>" in ana.get("/").content.decode()
+    assert "are <strong>off</strong> in this browser" in ana.get("/profile/").content.decode()
     ana.post("/keys/", {"keys": "on", "next": "https://elsewhere.example/"})
     assert "modified-only" not in ana.get("/").content.decode()
+    assert "are <strong>on</strong> in this browser" in ana.get("/profile/").content.decode()
 
 
 @pytest.mark.parametrize(
