@@ -12,8 +12,9 @@ PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # Tests wait for servers half of the time, so two of them share a core; Valkey has a database for each of 16 workers.
 JOBS ?= $(shell jobs=$$((2 * $$(getconf _NPROCESSORS_ONLN))); echo $$((jobs < 16 ? jobs : 16)))
-# Whole portals that run at once.
+# Whole portals that run at once. With journeys two keep two cores busy; what starts and stops processes waits more.
 PORTALS ?= 2
+PROCESSES ?= 3
 N ?= 1000
 # What `make crash` and `make soak` draw by chance; they tell it, and it repeats them.
 PORTAL_TEST_SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d " ")
@@ -54,7 +55,7 @@ cluster: $(STAMP) ## Run the tests on a real control plane, where one can be sta
 	@RECORD=1 exec bash .ci/run build cluster
 
 processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, which takes long
-	@$(PYTHON) -m pytest -n $(PORTALS) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)
+	@$(PYTHON) -m pytest -n $(PROCESSES) --dist worksteal -m "(processes or crash) and not cluster" $(PYTEST_ARGS)
 
 journeys: $(STAMP) ## Go through a running portal in Chromium as people do, by clicking only
 	@$(PYTHON) -m pytest tests/journeys -n $(PORTALS) --dist worksteal --durations=0 --durations-min=0.5 $(PYTEST_ARGS)
