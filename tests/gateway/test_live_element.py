@@ -60,6 +60,7 @@ def test_the_page_hears_events_has_one_stream_and_comes_back_when_it_is_cut(page
     until(lambda: heard(page, missed))
 
 
+@pytest.mark.matrix
 def test_the_stream_is_closed_with_its_element(page, bench, live):
     wait_live(page)
     page.evaluate("document.querySelector('live-stream').remove()")

@@ -65,6 +65,7 @@ def test_planting_changes_the_line_that_it_says(site):
     assert site.after in marks[1]
 
 
+@pytest.mark.matrix
 def test_the_same_seed_draws_the_same_faults():
     assert draw(7) == draw(7) != draw(8)
     assert len(draw()) == sum(count for count, _ in GROUPS.values()) == 60

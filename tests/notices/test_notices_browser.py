@@ -11,6 +11,7 @@ from tests.web.browsing import chromium, either_way, faults, meanwhile, needs_ch
 pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transaction=True)]
 
 
+@pytest.mark.matrix
 @either_way
 def test_a_subscription_is_made_in_the_menu_and_its_test_is_seen(live_server, bed, receiver, script):
     session = session_of(bed.ana)

@@ -377,6 +377,7 @@ class ClaimsAndLimits(RuleBasedStateMachine):
         assert leaks().counters_off == 0
 
 
+@pytest.mark.matrix
 @pytest.mark.fuzz
 @pytest.mark.timeout(7200 if SOAK else 400)
 def test_whatever_happens_in_whatever_order_counters_are_what_is_held_and_nobody_is_over():

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -252,6 +253,7 @@ def test_the_owner_gets_its_quota_back_once_and_the_borrower_waits_in_peace():
     assert "v" in world.running
 
 
+@pytest.mark.matrix
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, max_examples=60)
 def test_nobody_makes_the_same_run_leave_again_and_again(seed):

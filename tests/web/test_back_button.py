@@ -9,6 +9,7 @@ from tests.web.browsing import chromium, needs_chromium, open_page, session_of
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser, needs_chromium]
 
 
+@pytest.mark.matrix
 def test_back_shows_the_page_that_was_there_and_nothing_after_signing_out(live_server, world, made):
     session = session_of(world.ana)
     with chromium() as browser:

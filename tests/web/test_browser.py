@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.browser, needs_chromium, pytest.mark.django_db(transac
 ENDED = "Ended with exit code 1."
 
 
+@pytest.mark.matrix
 def test_the_chosen_theme_is_there_before_any_script(live_server, world):
     session = session_of(world.ana)
     with chromium() as browser:
@@ -130,6 +131,7 @@ def test_a_refused_form_has_the_focus_on_what_is_wrong(live_server, world):
         assert page.evaluate("location.hash") == "#id_image"
 
 
+@pytest.mark.matrix
 def test_tabs_swap_in_place_and_are_addresses(live_server, world, made):
     session, address = session_of(world.ana), f"/runs/{made['resnet50'].public_id}/"
     with chromium() as browser:

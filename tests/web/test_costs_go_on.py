@@ -74,6 +74,7 @@ def test_the_lists_and_the_page_of_what_runs_have_a_cost_that_goes_on(world):
     assert "data-cost=" not in client.get(f"/runs/{run.public_id}/").content.decode()
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -17,6 +17,7 @@ def at(page: Page, path: str) -> None:
     expect(page).to_have_url(re.compile(f"{re.escape(path)}$"))
 
 
+@pytest.mark.matrix
 def test_keys_go_to_pages_rows_and_the_filter_and_are_plain_letters_in_a_field(live_server, world, made):
     session = session_of(world.ana)
     with chromium() as browser:
@@ -121,6 +122,7 @@ def test_keys_work_beside_parts_that_come_anew_and_after_the_way_back(live_serve
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_what_asks_whether_that_is_meant_has_the_focus_and_gives_it_back(live_server, world, made):
     session, run = session_of(world.ana), made["bert-large"]
     with chromium() as browser:

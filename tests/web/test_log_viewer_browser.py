@@ -31,6 +31,7 @@ def first_number(page) -> int:
     return int(page.locator(".log-n").first.inner_text())
 
 
+@pytest.mark.matrix
 def test_a_link_to_old_lines_finds_and_marks_them_and_another_one_is_copied(live_server, world, run):
     session = session_of(world.ana)
     with chromium() as browser:
@@ -133,6 +134,7 @@ def test_how_it_looks_is_remembered_and_it_fills_the_screen(live_server, world, 
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_the_first_log_line_stands_high_on_the_first_screen(live_server, world, run):
     session = session_of(world.ana)
     with chromium() as browser:

@@ -112,6 +112,7 @@ def test_the_log_of_a_run_that_has_just_been_submitted_comes_by_itself(live_serv
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_the_log_goes_on_with_the_attempt_after_a_resume_and_who_chose_an_older_one_stays(live_server, world):
     session, run = session_of(world.ana), world.run("twice", minutes_ago=0)
     begin(world, run, "first attempt")
@@ -145,6 +146,7 @@ def nothing_new(route):
         route.continue_()
 
 
+@pytest.mark.matrix
 def test_the_times_of_a_page_that_nothing_happens_to_go_on(live_server, world, made):
     session, run = session_of(world.ana), world.run("rests", minutes_ago=10)
     begin(world, run)

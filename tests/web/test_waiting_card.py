@@ -298,6 +298,7 @@ def test_victims_of_the_own_team_are_named_and_the_others_are_counted():
 # --- in a browser
 
 
+@pytest.mark.matrix
 @pytest.mark.browser
 @needs_chromium
 @pytest.mark.django_db(transaction=True)

@@ -56,6 +56,7 @@ def test_the_card_comes_by_itself_and_leads_to_what_changed(live_server, world, 
         assert complaints == []
 
 
+@pytest.mark.matrix
 def test_it_stays_while_the_page_refreshes(live_server, world):
     run = make_run(world.team, world.ana, name="resnet-8")
     make_attempt(run)
