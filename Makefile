@@ -12,7 +12,7 @@ PYTHON := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 # Tests wait for servers half of the time, so two of them share a core; Valkey has a database for each of 16 workers.
 JOBS ?= $(shell jobs=$$((2 * $$(getconf _NPROCESSORS_ONLN))); echo $$((jobs < 16 ? jobs : 16)))
-# Whole portals that run at once. With journeys two keep two cores busy; what starts and stops processes waits more.
+# Whole portals that run at once. Two journeys keep two cores busy; tests that start and stop processes wait more, so three fit.
 PORTALS ?= 2
 PROCESSES ?= 3
 N ?= 1000
@@ -64,7 +64,7 @@ check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks
 	@run() { echo "--- $$*"; "$$@"; }
 	bin=$(VENV)/bin
 	data=$$(mktemp -d); trap 'kill $$types 2> /dev/null || true; rm -rf "$$data"' EXIT
-	# The types take one core as long as everything else does together.
+	# Type checking uses one core and takes about as long as all other checks together, so it runs beside them.
 	$$bin/mypy . > "$$data/types" 2>&1 & types=$$!
 	run $$bin/ruff check .
 	run $$bin/ruff format --check .

@@ -1,4 +1,4 @@
-"""Prints the first of ten ports in a row that are free at this moment: a control plane that starts beside it looks elsewhere."""
+"""Prints the first of ten consecutive free ports, drawn at random: control planes that start at once get different ones."""
 
 from __future__ import annotations
 

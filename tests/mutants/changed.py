@@ -149,7 +149,7 @@ def _pytest(arguments: list[str], variables: dict[str, str]) -> None:
 def over(repository: Repository, project: Project, known: Map, count: int, *, tip: str = "HEAD") -> list[str]:
     """For each of the last commits up to `tip` the tests that it would have run, and the medians. Who imports what is as it is today.
 
-    The seconds are those of the tests one after the other, measured while the map was made, which takes two to three times as long.
+    The seconds add up those of the tests as measured while the map was made, which makes them two to three times slower.
     """
     rows, numbers, seconds = [], [], []
     for commit in repository.git("rev-list", "--no-merges", f"--max-count={count}", tip).split():

@@ -15,7 +15,7 @@ from tests.mutants.reached import Map
 
 # All tests rest on these.
 EVERYTHING = ("requirements.lock", "tests/conftest.py", "manage.py")
-# Settings of many tools, of which the tests rest on pytest's alone; what it depends on is in the lock file.
+# It holds the settings of many tools; only those of pytest change how tests run. Dependencies are in the lock file.
 PYPROJECT = "pyproject.toml"
 PROSE = (".md", ".txt", ".png", ".svg")
 DOCUMENTATION = "tests/architecture/test_documentation.py"
