@@ -1,4 +1,4 @@
-"""Ports for programs that must be told which port to use, because they cannot report one that they chose."""
+"""Reserves ports for programs that cannot choose a free port themselves."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def reserved_port() -> int:
-    """A loopback port that stays free until the program that is told to use it listens there.
+    """Return a free loopback port that nothing else takes before the program under test listens on it.
 
-    The kernel never hands it out, because it assigns only higher ports. No other test process gets it, because this process
-    claims the port by name until it ends.
+    It is below the range from which the kernel assigns ports. This process holds a claim on it until it ends, and other test
+    processes skip ports that are claimed.
     """
     lowest = int(_HANDED_OUT.read_text().split()[0])
     return next(port for port in range(lowest - 1, 1024, -1) if _is_free(port) and _is_claimed(port))
@@ -27,7 +27,7 @@ def _is_free(port: int) -> bool:
 
 
 def _is_claimed(port: int) -> bool:
-    """By this process and now: such a name of a socket stands for no file, and goes with who holds it."""
+    """Whether this process could claim the port. The claim is an abstract socket: it has no file and ends with its process."""
     claim = socket.socket(socket.AF_UNIX)
     try:
         claim.bind(f"\0portal-test-port-{port}")

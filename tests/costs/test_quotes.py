@@ -143,7 +143,7 @@ def run_pods(run, pods, seconds):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("seed", seeds(usual=0, matrix=3, soak=200))
+@pytest.mark.parametrize("seed", seeds(usual=0, matrix=4, soak=200))
 def test_the_quote_of_a_run_is_what_the_ledger_charges_when_it_takes_exactly_as_long(seed):
     rng = random.Random(seed)
     pods, seconds = rng.randint(1, 4), rng.randint(1, 3 * DAY)

@@ -14,7 +14,7 @@ from policy.judge import plan
 from policy.pool_snapshot import NEW, Beyond, TeamFacts
 from policy.scheduling_cycle import SchedulingCycle
 from policy.verdicts import Outcome
-from tests.effort import drawn
+from tests.effort import drawn, spread
 from tests.quotas.pure_world import NOW, cohort, holder, random_supply, random_world, snapshot, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -172,14 +172,17 @@ def compare(seeds, tail, median, **shape):
 
 @pytest.mark.parametrize(
     ("tail", "median", "preemptible"),
-    [
-        (light, 0.65, 0.0),
-        pytest.param(heavy, 0.3, 0.4, marks=pytest.mark.matrix),
-        pytest.param(light, 0.65, 0.4, marks=pytest.mark.matrix),
-        pytest.param(heavy, 0.3, 0.0, marks=pytest.mark.matrix),
-        pytest.param(heavy, 0.07, 0.0, marks=pytest.mark.matrix),
-        pytest.param(heavy, 0.07, 0.4, marks=pytest.mark.matrix),
-    ],
+    spread(
+        [
+            (light, 0.65, 0.0),
+            (heavy, 0.3, 0.4),
+            (light, 0.65, 0.4),
+            (heavy, 0.3, 0.0),
+            (heavy, 0.07, 0.0),
+            (heavy, 0.07, 0.4),
+        ],
+        usual=1,
+    ),
 )
 def test_real_starts_are_within_p90_in_nine_of_ten_answers(tail, median, preemptible):
     hits, answers = compare(
