@@ -45,8 +45,8 @@ demo: $(STAMP) ## Train a real model, deploy it, call it, then serve (ONCE=1: en
 up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_DATA_DIR (.data)
 	@exec $(PYTHON) manage.py up
 
-test: $(STAMP) ## Run the whole default suite (CHANGED=1: what reaches the changed lines; BASE=main: changed since that branch)
-	@$(PYTHON) -m $(if $(CHANGED),tests.mutants.changed $(if $(BASE),--base $(BASE)),pytest) -n $(JOBS) --dist worksteal -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
+test: $(STAMP) ## Run the default suite (CHANGED=1: what reaches the changed lines; BASE=main: changed since that branch)
+	@$(PYTHON) -m $(if $(CHANGED),tests.mutants.changed $(if $(BASE),--base $(BASE)),pytest) -n $(JOBS) --dist worksteal --ignore=tests/architecture -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
 
 matrix: $(STAMP) ## Run the second tier: every page in every look, every person on every address
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
@@ -60,7 +60,7 @@ processes: $(STAMP) ## Start, stop and kill whole portals, pods and databases, w
 journeys: $(STAMP) ## Go through a running portal in Chromium as people do, by clicking only
 	@$(PYTHON) -m pytest tests/journeys -n $(PORTALS) --dist worksteal --durations=0 --durations-min=0.5 $(PYTEST_ARGS)
 
-check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks, API schema
+check: $(STAMP) ## Lint, types, layers and other rules for the sources, templates, migrations, deployment checks, API schema
 	@run() { echo "--- $$*"; "$$@"; }
 	bin=$(VENV)/bin
 	data=$$(mktemp -d); trap 'kill $$types 2> /dev/null || true; rm -rf "$$data"' EXIT
@@ -69,6 +69,8 @@ check: $(STAMP) ## Lint, types, layers, templates, migrations, deployment checks
 	run $$bin/ruff check .
 	run $$bin/ruff format --check .
 	run $$bin/lint-imports
+	# In one process, which parses each file once.
+	run $$bin/pytest tests/architecture -q -m "not matrix"
 	if [ -n "$$(find templates -name '*.html' -print -quit)" ]; then run $$bin/djlint --lint --quiet templates; fi
 	export PORTAL_DATA_DIR=$$data
 	run $$bin/python manage.py makemigrations --check --dry-run --skip-checks

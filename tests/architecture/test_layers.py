@@ -196,12 +196,6 @@ def sections_of(report: str) -> dict[str, str]:
 
 
 @pytest.mark.matrix
-def test_every_contract_is_kept():
-    result = lint(ROOT)
-    assert result.returncode == 0, result.stdout
-
-
-@pytest.mark.matrix
 @each_row("what", VIOLATIONS)
 def test_a_planted_violation_is_noticed(told, what):
     contract, path, line = VIOLATIONS[what]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -14,7 +13,7 @@ from django.core.management import get_commands, load_command_class
 from controller.wakeups import RECONCILE_TASK
 from docs.generate import reference
 from portal.celery import app
-from tests.architecture.sources import APART, ROOT, markdown, modules, nodes
+from tests.architecture.sources import APART, ROOT, functions, markdown, modules, nodes
 from workloads.states import REASONS, TRANSITIONS, Phase, Reason
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -47,14 +46,13 @@ def test_every_task_with_a_queue_of_its_own_is_a_registered_task(registered):
 
 def test_every_declared_task_is_registered(registered):
     declared = {
-        Path(name).with_suffix("").as_posix().replace("/", ".") + "." + node.name
-        for name, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef) and any(_is_task(each) for each in node.decorator_list)
+        where.partition(".py:")[0].replace("/", ".") + "." + node.name
+        for where, node in functions()
+        if any(_is_task(each) for each in node.decorator_list)
     }
-    functions = {f"{task.__module__}.{task.__name__}" for task in app.tasks.values()}
+    registered_functions = {f"{task.__module__}.{task.__name__}" for task in app.tasks.values()}
     assert declared
-    assert declared <= functions
+    assert declared <= registered_functions
 
 
 def _is_task(decorator: ast.expr) -> bool:

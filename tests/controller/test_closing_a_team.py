@@ -175,6 +175,7 @@ def test_it_is_closed_by_itself_from_the_one_command_on(lending, servers):
     ends_by_itself(lending, quiet)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "point", spread(["closing-begun", "closing-cancelled", "closing-quota-back"], usual=1)
 )
@@ -216,6 +217,7 @@ def test_endpoints_do_not_wait_for_ever_for_a_run_that_does_not_end(lending):
     assert lending.run.is_final is False
 
 
+@pytest.mark.matrix
 def test_a_team_that_is_reopened_in_the_middle_goes_on_with_what_was_not_ended_yet(lending):
     lending.close()
     lending.go_on()

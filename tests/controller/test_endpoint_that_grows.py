@@ -44,6 +44,7 @@ def test_headroom_that_is_kept_from_now_on_is_lent_no_more(bench):
     assert Claim.objects.get(purpose=ClaimPurpose.WORKLOAD).headroom == 0
 
 
+@pytest.mark.matrix
 def test_a_scaler_is_steered_while_a_revision_waits_for_room(bench):
     offer(kinds.SCALED_OBJECT)
     window = {"start": "0 8 * * *", "end": "0 18 * * *", "replicas": 1}
@@ -57,6 +58,7 @@ def test_a_scaler_is_steered_while_a_revision_waits_for_room(bench):
     assert PAUSED in beside(bench, endpoint, kinds.SCALED_OBJECT)["metadata"]["annotations"]
 
 
+@pytest.mark.matrix
 def test_what_runs_at_its_most_from_now_on_lends_nothing(bench):
     endpoint = deploy_unmeasured(bench)
     bench.until(endpoint.workload, lambda row: Quota.objects.get().headroom == 3)
@@ -98,6 +100,7 @@ def test_a_claim_covers_what_the_scaler_in_the_cluster_may_still_make(bench):
     bench.until(workload, lambda row: (most(bench, endpoint), used()) == (2, 4))
 
 
+@pytest.mark.matrix
 def test_fewer_replicas_come_while_a_revision_waits_and_only_then_is_the_claim_less(bench):
     endpoint = scaled_by_keda(bench, max_replicas=4)
     wait_for_room(bench, endpoint, 4)
@@ -127,6 +130,7 @@ def test_more_replicas_come_while_a_revision_waits(bench):
     assert (used(), states(endpoint)[-1]) == (8, "pending")
 
 
+@pytest.mark.matrix
 def test_a_fixed_number_changes_while_a_revision_waits_and_so_does_its_rate(bench):
     endpoint = ready(bench, gpus_per_replica=2, min_replicas=4, max_replicas=4)
     wait_for_room(bench, endpoint, 4)
@@ -142,6 +146,7 @@ def test_a_fixed_number_changes_while_a_revision_waits_and_so_does_its_rate(benc
     assert route.rate.requests_per_second == 5
 
 
+@pytest.mark.matrix
 def test_a_claim_shrinks_only_as_pods_go_also_where_the_bounds_are_moved_twice(bench):
     endpoint = ready(bench, min_replicas=6, max_replicas=6)
     scale(bench, endpoint, 2, 2)

@@ -73,6 +73,7 @@ def test_pods_whose_set_has_gone_as_well_are_taken_over_too(bench, endpoint):
     assert uids(bench, endpoint, kinds.POD) == pods
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_pods_of_another_revision_whose_set_has_gone_are_deleted_first(bench):
     endpoint = deploy(bench, **TWO)
@@ -89,6 +90,7 @@ def test_pods_of_another_revision_whose_set_has_gone_are_deleted_first(bench):
     assert not left & pods
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_pods_that_the_sets_of_a_living_deployment_do_not_take_over_are_deleted(bench, endpoint):
     """Taken out of their set by hand, as one does to look at a pod in peace."""
@@ -102,6 +104,7 @@ def test_pods_that_the_sets_of_a_living_deployment_do_not_take_over_are_deleted(
     assert len(bench.own(endpoint, kinds.POD)) == 2
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_what_has_grown_keeps_its_size(bench):
     scaling = {"trigger": "cpu", "threshold": 70}
@@ -136,6 +139,7 @@ def test_the_size_of_before_is_a_number_within_its_bounds(bench, said, size):
     assert deployment["spec"]["replicas"] == size
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_nothing_is_made_beside_pods_that_are_taken_down(bench):
     env = [{"name": "BED_STOP_SECONDS", "value": "2"}]
@@ -149,6 +153,7 @@ def test_nothing_is_made_beside_pods_that_are_taken_down(bench):
     assert not uids(bench, workload, kinds.POD) & pods
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("client", ["devcluster"], indirect=True)
 def test_it_is_made_again_as_it_was_while_its_change_waits_for_room(bench):
     endpoint = deploy(bench, **TWO, gpus_per_replica=4)
@@ -205,6 +210,7 @@ def test_what_is_left_behind_goes_when_it_is_stopped(bench, endpoint, left):
     assert not UsageInterval.objects.filter(ended_at=None).exists()
 
 
+@pytest.mark.matrix
 def test_it_stops_only_when_nothing_is_left_that_could_make_pods(bench, endpoint):
     delete(bench, endpoint, kinds.DEPLOYMENT)
     (kept,) = bench.own(endpoint, kinds.REPLICA_SET)

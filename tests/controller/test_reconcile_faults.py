@@ -165,6 +165,7 @@ def test_a_refused_object_fails_the_run_with_the_servers_own_words(bench, relay)
     assert bench.own(run, kinds.JOB) == []
 
 
+@pytest.mark.matrix
 @only_devcluster
 def test_a_kind_that_the_cluster_serves_no_longer_holds_no_claim_and_is_asked_for_again(bench, relay):
     WatchCursor.objects.create(kind=kinds.PYTORCH_JOB.address)
@@ -238,6 +239,7 @@ def test_a_namespace_that_somebody_deletes_ends_its_runs_and_is_made_again_for_t
     assert again.phase == "Succeeded"
 
 
+@pytest.mark.matrix
 @only_devcluster
 def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(bench):
     bench.running(name="first", env={"BED_STOP_SECONDS": 2})
@@ -250,6 +252,7 @@ def test_a_run_that_is_to_start_while_its_namespace_goes_waits_for_a_new_one(ben
     assert second.phase == "Succeeded", second.message
 
 
+@pytest.mark.matrix
 @only_devcluster
 def test_an_endpoint_survives_the_loss_of_its_namespace_without_a_failed_look(bench):
     workload = ready(bench).workload
@@ -360,6 +363,7 @@ def test_a_pod_that_somebody_deletes_by_hand_is_replaced_by_the_next_attempt(ben
     assert (run.retries_used, used()) == (0, 2)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("capacity", "reason"), [("on-demand", "NodeLost"), ("spot", "SpotReclaimed")])
 @only_devcluster
 def test_a_pod_that_vanishes_with_its_node_was_deleted_by_nobody(bench, capacity, reason):

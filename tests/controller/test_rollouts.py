@@ -227,6 +227,7 @@ def test_a_node_without_room_is_known_before_anything_changes(bench):
     assert [option["option"] for option in refused.value.options] == ["replace", "wait"]
 
 
+@pytest.mark.matrix
 def test_room_that_vanishes_between_is_told_and_the_old_revision_goes_on(bench):
     one_node(bench)
     endpoint = ready(bench, gpus_per_replica=4)
@@ -284,6 +285,7 @@ def test_a_replacement_that_is_not_ready_in_the_announced_time_is_taken_back(ben
     assert "the most that was announced" in endpoint.revisions.get(number=2).message
 
 
+@pytest.mark.matrix
 def test_a_revision_that_comes_while_another_is_rolled_out_ends_right(bench):
     endpoint = ready(bench)
     impatient(image_pull_deadline=60)
@@ -378,6 +380,7 @@ def report(bench, pod, status):
     bench.client.patch_merge(ref, {"status": status}, sub="status")
 
 
+@pytest.mark.matrix
 def test_a_worker_that_dies_in_the_middle_leaves_nothing_undone(bench, monkeypatch):
     endpoint = ready(bench)
     impatient(image_pull_deadline=1)

@@ -111,6 +111,7 @@ def test_a_scaler_is_held_and_let_go(bench):
     assert failures(endpoint) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("keda")
 def test_what_is_held_comes_down_with_its_most_and_starts_within_its_claim(bench):
     endpoint = ready(bench, **SCALES)
@@ -127,6 +128,7 @@ def test_what_is_held_comes_down_with_its_most_and_starts_within_its_claim(bench
     assert endpoint.paused_replicas == 3
 
 
+@pytest.mark.matrix
 @pytest.mark.usefixtures("keda")
 def test_one_that_is_deleted_while_it_is_held_is_made_again_held(bench):
     endpoint = ready(bench, **SCALES)
@@ -166,6 +168,7 @@ def test_from_fixed_to_scaled_and_back_no_replica_is_lost(bench):
     assert failures(endpoint) == []
 
 
+@pytest.mark.matrix
 def test_an_autoscaler_is_taken_away_while_it_is_held_and_nobody_calls_that_a_failure(bench):
     offer(kinds.AUTOSCALER)
     endpoint = ready(bench, **BY_CPU)
@@ -179,6 +182,7 @@ def test_an_autoscaler_is_taken_away_while_it_is_held_and_nobody_calls_that_a_fa
     assert not any("made again" in each for each in failures(endpoint))
 
 
+@pytest.mark.matrix
 def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
     offer(kinds.AUTOSCALER)
     endpoint = ready(bench, **BY_CPU)
@@ -193,6 +197,7 @@ def test_without_a_scaler_what_is_held_comes_down_with_its_most_too(bench):
     until_there_are(bench, endpoint, 2)
 
 
+@pytest.mark.matrix
 def test_what_nothing_scales_any_more_is_held_no_more(bench):
     offer(kinds.AUTOSCALER)
     endpoint = ready(bench, **BY_CPU)
@@ -208,6 +213,7 @@ def test_what_nothing_scales_any_more_is_held_no_more(bench):
     assert (endpoint.scaler_paused, endpoint.paused_replicas) == (False, None)
 
 
+@pytest.mark.matrix
 def test_an_autoscaler_is_taken_away_and_made_again_while_a_revision_waits(bench):
     offer(kinds.AUTOSCALER)
     endpoint = ready(bench, gpus_per_replica=4, min_replicas=1, max_replicas=2, scaling={"trigger": "cpu"})
@@ -220,6 +226,7 @@ def test_an_autoscaler_is_taken_away_and_made_again_while_a_revision_waits(bench
     assert states(endpoint) == ["live", "pending"]
 
 
+@pytest.mark.matrix
 def test_an_autoscaler_gives_way_to_keda_and_comes_back_without_it(bench, keda):
     keda.delete()
     endpoint = ready(bench, **BY_CPU)

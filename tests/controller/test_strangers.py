@@ -175,6 +175,7 @@ def test_f36_what_a_stranger_edits_of_a_job_is_set_back_and_said(bench, change):
     assert note.message == f"Somebody else (kubectl-edit) changed spec.{field} of the Job; it was set back."
 
 
+@pytest.mark.matrix
 def test_f36_a_queue_that_suspends_a_job_is_not_fought(bench):
     run = bench.running(env={"BED_RUN_SECONDS": 600})
     (job,) = bench.own(run, kinds.JOB)
@@ -315,6 +316,7 @@ def test_f8_a_conflict_is_answered_by_reading_again(bench, proxied, method):
     )
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("times", [1, 3])
 def test_f8_a_rollout_that_meets_a_conflict_goes_on(bench, proxied, times):
     proxied.meet(
@@ -326,6 +328,7 @@ def test_f8_a_rollout_that_meets_a_conflict_goes_on(bench, proxied, times):
     assert len(bench.own(endpoint.workload, kinds.DEPLOYMENT)) == 1
 
 
+@pytest.mark.matrix
 def test_f36_without_the_right_to_give_labels_back_a_pod_is_followed_by_its_name(bench, proxied):
     """Invariant: who may not patch pods still knows whose they are, and when they ended."""
     proxied.meet(

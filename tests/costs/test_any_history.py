@@ -356,10 +356,11 @@ def whole_sum(world, lane):
     began = min(start for *_, start, _ in world.nodes)
     kinds, nodes = Counter(), 0
     prices = [world.price_at(lane, second) for second in range(END)]
+    hours = [at(second).replace(minute=0, second=0) for second in range(END)]
     for name in held:
         for second in range(began, END):
             offered, cards, certain = there[name][second]
-            use, price, hour = held[name][second], prices[second], at(second).replace(minute=0, second=0)
+            use, price, hour = held[name][second], prices[second], hours[second]
             nodes += cards * price
             if cards or use:
                 kinds[name, hour, "idle" if certain else "uncertain"] += max(0, offered - use) * price

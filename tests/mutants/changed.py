@@ -3,7 +3,7 @@
 It uses the map that `python -m tests.mutants reach` makes, and runs everything without one. Lines of today are looked up
 where they were when the map was made. A line at the level of a module or a class is executed when it is imported and reached by
 no test: its tests are those of who mentions its names. Tests that read the sources, as those of `tests/architecture` do,
-reach no line either: `make test` and CI have them. This is for the inner loop: it may leave out a test that would fail.
+reach no line either: `make check` runs them. This is for the inner loop: it may leave out a test that would fail.
 
 `python -m tests.mutants.changed --over 30` tells what it would have run for each of the last commits.
 """
@@ -28,6 +28,8 @@ from tests.mutants.reached import Map, load
 
 FOLDER = ROOT / ".mutants"
 NO_MAP = "there is no map of what each test reaches (`python -m tests.mutants reach` makes it)"
+# `make check` runs these.
+OF_SOURCES = "tests/architecture/"
 # Of fewer tests two workers take longer to start than they save.
 WORTH_WORKERS = 20
 
@@ -107,6 +109,7 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
         _say(note)
     if choice.everything:
         _run_all(choice.everything, arguments)
+    choice.files = {file for file in choice.files if not file.startswith(OF_SOURCES)}
     files = sorted(
         file for file in choice.files | {_file(test) for test in choice.tests} if (ROOT / file).exists()
     )

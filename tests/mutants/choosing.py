@@ -18,7 +18,6 @@ EVERYTHING = ("requirements.lock", "tests/conftest.py", "manage.py")
 # It holds the settings of many tools; only those of pytest change how tests run. Dependencies are in the lock file.
 PYPROJECT = "pyproject.toml"
 PROSE = (".md", ".txt", ".png", ".svg")
-DOCUMENTATION = "tests/architecture/test_documentation.py"
 SETTINGS = "portal/settings/"
 # Where pages are tested.
 WEB = "tests/web/"
@@ -79,7 +78,7 @@ class Chooser:
         elif top == "static":
             self._whole(self._in_browsers, f"{path}: all tests in a browser")
         elif top == "docs" or suffix in PROSE or "/" not in path:
-            self.choice.files |= {DOCUMENTATION, *self._naming(path)}
+            self.choice.files |= self._naming(path)
         else:
             self._other(path)
 

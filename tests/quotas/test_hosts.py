@@ -18,6 +18,7 @@ from policy.node_resources import may_run_out
 from policy.packing import Blocks
 from policy.pool_snapshot import Block, Provisionable
 from policy.snapshot_json import dump, load
+from tests.effort import drawn
 from tests.quotas.pure_world import GIB, HOUR, NOW, holder, random_hosts, snapshot, waiter, with_hosts
 
 T4 = (3920, 14 * GIB, 90 * 10**9, 110)
@@ -202,7 +203,7 @@ def test_what_cannot_run_out_is_rightly_not_counted(seed):
         assert decided(facts) == found
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(usual=40, soak=1000))
 @given(seed=st.integers(0, 10**6))
 def test_whoever_is_admitted_has_places_with_all_that_it_asks_for(seed):
     facts = random_hosts(seed, scarce=True)
@@ -222,7 +223,7 @@ def test_whoever_is_admitted_has_places_with_all_that_it_asks_for(seed):
             left[node] = [have - want for have, want in zip(left[node], need, strict=True)]
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(usual=80, soak=2000))
 @given(data=st.data())
 def test_places_are_those_that_counting_by_hand_finds(data):
     number = st.integers(0, 6)

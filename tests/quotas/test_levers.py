@@ -306,7 +306,7 @@ def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
-@settings(derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=drawn(usual=40, soak=1000))
 def test_more_quota_in_a_supply_is_more_nominal_quota(seed, more):
     limits = [
         cohort("c", "r", lending=(None, 3)[seed % 2]), cohort("r"),

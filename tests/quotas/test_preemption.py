@@ -15,6 +15,7 @@ from policy.packing import Blocks
 from policy.pool_snapshot import AdmissionRules
 from policy.preemption import evictions_after_cut, reclaim_headroom
 from policy.verdicts import PreemptionCause
+from tests.effort import drawn
 from tests.quotas.pure_world import HOUR, cohort, holder, random_supply, random_world, snapshot, team, waiter
 from tests.quotas.real_queue import RealQueue
 
@@ -160,7 +161,7 @@ def enough(facts, wanted, gone):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=500)
+@settings(derandomize=True, max_examples=drawn(usual=150, soak=5000))
 def test_victims_are_allowed_enough_and_none_too_many(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=5, holders=16, waiters=1)
     wanted = facts.waiters[0]
@@ -188,7 +189,7 @@ def test_victims_are_allowed_enough_and_none_too_many(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=150)
+@settings(derandomize=True, max_examples=drawn(usual=60, soak=1500))
 def test_nobody_is_a_victim_twice_and_nobody_starts_in_what_is_made_free_for_another(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=8, holders=24, waiters=20)
     answer = plan(facts)

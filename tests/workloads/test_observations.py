@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cluster.names import DEFAULT_CLUSTER
+from tests.effort import drawn
 from tests.factories.catalogue import make_flavor
 from tests.factories.workloads import make_workload
 from workloads import observations
@@ -141,7 +142,7 @@ def poorer():
     return [bare, no_spec, no_status, pod(1), scheduled(), running()]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=drawn(usual=30, soak=600), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(range(6)), max_size=6), st.lists(st.sampled_from(range(6)), max_size=6))
 def test_older_poorer_and_repeated_descriptions_lose_nothing_that_decides_money(run, before, after):
     PodRecord.objects.all().delete()
