@@ -48,7 +48,7 @@ up: $(STAMP) ## Start the portal and everything it needs; data stays in PORTAL_D
 test: $(STAMP) ## Run the default suite (CHANGED=1: what reaches the changed lines; BASE=main: changed since that branch)
 	@$(PYTHON) -m $(if $(CHANGED),tests.mutants.changed $(if $(BASE),--base $(BASE)),pytest) -n $(JOBS) --dist worksteal --ignore=tests/architecture -m "not matrix and not cluster and not journey and not processes and not crash" $(PYTEST_ARGS)
 
-matrix: $(STAMP) ## Run the second tier: every page in every look, every person on every address
+matrix: $(STAMP) ## Run the second tier: whole tables (pages, people, planted failures) and slow variants
 	@$(PYTHON) -m pytest -n $(JOBS) --dist worksteal -m "matrix and not cluster" $(PYTEST_ARGS)
 
 cluster: $(STAMP) ## Run the tests on a real control plane, where one can be started (CLUSTER=all: all of them)
@@ -90,9 +90,10 @@ crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubl
 	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_CRASHES=$(N) $(PYTHON) -m pytest -m crash $(PYTEST_ARGS)
 
 soak: $(STAMP) ## Run the generated tests with large counts
-	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) -m "fuzz or crash" $(PYTEST_ARGS)
+	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) --hypothesis-seed=$(PORTAL_TEST_SEED) \
+	  -m "not cluster and not journey" $$(grep -lrE --include="test_*.py" "tests\.effort|mark\.crash" tests) $(PYTEST_ARGS)
 
-mutants: $(STAMP) ## Plant 60 faults one by one; which of them do the tests find?
+mutants: $(STAMP) ## Plant faults one by one; which of them do the tests find?
 	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2
 	$(PYTHON) -m tests.mutants run -n $(JOBS) --anew
 	$(PYTHON) -m tests.mutants report

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib.util import resolve_name
 from itertools import product
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from _pytest.mark.expression import Expression
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
-_FROM = re.compile(r"^\s*from (tests[.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+_FROM = re.compile(r"^\s*from ((?:tests|\.)[.\w]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 _IMPORT = re.compile(r"^\s*import (tests[.\w]*)", re.MULTILINE)
 _MARK = re.compile(r"\bmark\.(\w+)")
 
@@ -63,12 +64,14 @@ def _marks(path: Path) -> frozenset[str]:
 
 @cache
 def _imports(path: Path) -> list[Path]:
-    return [found for name in _imported(path.read_text(encoding="utf-8")) for found in _files(name)]
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    return [found for name in _imported(path.read_text(encoding="utf-8"), package) for found in _files(name)]
 
 
-def _imported(source: str) -> Iterator[str]:
+def _imported(source: str, package: str) -> Iterator[str]:
     yield from _IMPORT.findall(source)
-    for module, names in _FROM.findall(source):
+    for stated, names in _FROM.findall(source):
+        module = resolve_name(stated, package)
         yield module
         # Of a package, they may be its modules.
         yield from (f"{module}.{name}" for name in _NAME.findall(names))

@@ -97,10 +97,13 @@ def sweep_files(project: Project) -> list[str]:
 
 
 def shown(path: str) -> bool:
-    """Whether a file of the project is what pages are made of."""
+    """Whether a file of the project is what pages, those of the admin site among them, are made of: by its name."""
     parts = PurePosixPath(path).parts
-    pages = parts[-1] in {"pages.py", "views.py", "forms.py"} or {"pages", "templatetags", "forms"} & set(
-        parts[:-1]
+    pages = (
+        parts[-1].startswith("admin")
+        or parts[-1].endswith(("pages.py", "views.py", "forms.py"))
+        or {"pages", "templatetags", "forms"} & set(parts[:-1])
+        or path.startswith(("portal/flavors/", "portal/settings/"))
     )
     return parts[0] in {"templates", "static"} or (
         parts[0] not in {"tests", "docs"} and path.endswith(".py") and bool(pages)

@@ -17,6 +17,8 @@ from typing import Any
 
 import coverage
 import pytest
+from django.conf import settings
+from django.template.autoreload import reset_loaders
 
 from tests.ci.groups import group_of
 from tests.ci.imports import ROOT
@@ -86,6 +88,8 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._context = SHARED
+        # Whose templates are kept.
+        self._group = ""
         self._programs: dict[str, set[str]] = defaultdict(set)
         self._files: dict[str, set[str]] = defaultdict(set)
         self._coverage = coverage.Coverage(
@@ -113,7 +117,9 @@ class Recorder:
             return
         whole = path if path.startswith("/") else f"{ROOT}/{path}"
         if whole.startswith(f"{ROOT}/") and not whole.endswith((".py", ".pyc")):
-            self._files[self._context].add(whole.removeprefix(f"{ROOT}/"))
+            # A process may read a file once, for whoever asks first, and keep it for all others; not so templates (below).
+            context = self._context if whole.endswith(".html") else SHARED
+            self._files[context].add(whole.removeprefix(f"{ROOT}/"))
 
     def _switch(self, context: str) -> None:
         self._context = context
@@ -134,7 +140,12 @@ class Recorder:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._switch(group_of(item.nodeid.partition("::")[0]))
+        group = group_of(item.nodeid.partition("::")[0])
+        if group != self._group:
+            self._group = group
+            if settings.configured:
+                reset_loaders()
+        self._switch(group)
         try:
             return (yield)
         finally:

@@ -50,3 +50,24 @@ def test_a_mark_is_seen_in_a_file_its_conftest_and_what_it_imports(by_group):
     )
     assert {own, by_conftest, by_helper} <= files
     assert "tests/teams/test_tokens.py" not in files
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("templates/console/list.html", True),
+        ("static/portal/portal.js", True),
+        ("console/pages/submit.py", True),
+        ("teams/member_views.py", True),
+        ("quotas/admin.py", True),
+        ("portal/admin_site.py", True),
+        ("portal/flavors/rows.py", True),
+        ("portal/settings/__init__.py", True),
+        ("policy/judge.py", False),
+        ("controller/admission/plain.py", False),
+        ("tests/web/test_forms.py", False),
+        ("docs/reference/pages.md", False),
+    ],
+)
+def test_pages_are_known_by_the_names_of_what_makes_them(path, shown):
+    assert groups.shown(path) is shown

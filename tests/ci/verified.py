@@ -127,7 +127,7 @@ def program_files(project: Project, program: str) -> set[str]:
 
 
 def programs(arguments: Iterable[object]) -> set[str]:
-    """The project's programs in a command line of Python: `-m NAME`, a file of Python, or what `-c` imports."""
+    """The project's programs in a command line of Python: `-m NAME`, `manage.py`, or what `-c` imports."""
     words = [str(each) for each in arguments]
     found = {WHOLE} if any(word.endswith("manage.py") for word in words) else set()
     for flag, value in pairwise(words):

@@ -110,7 +110,7 @@ class Relay:
         self.rules.append(rule)
 
     def cut(self) -> None:
-        """Break every answer that is under way, as a lost connection does."""
+        """Break every request that is under way, as a lost connection does: also one that nothing was answered to yet."""
         with self._lock:
             exchanges = list(self._open)
             self.cuts += 1
@@ -124,6 +124,17 @@ class Relay:
         self._pool.clear()
 
     def _answer(self, exchange) -> None:
+        with self._lock:
+            self._open.add(exchange)
+        try:
+            self._answer_open(exchange)
+        except OSError:
+            exchange.cut()
+        finally:
+            with self._lock:
+                self._open.discard(exchange)
+
+    def _answer_open(self, exchange) -> None:
         request = exchange.request
         self.seen.append((request.method, request.path))
         if self.away:
@@ -160,8 +171,6 @@ class Relay:
             if "watch=" not in request.path and "follow=" not in request.path:
                 exchange.reply(answer.status, body=answer.read())
                 return
-            with self._lock:
-                self._open.add(exchange)
             exchange.start()
             while chunk := answer.read1(65536):
                 exchange.chunk(chunk)
@@ -169,7 +178,5 @@ class Relay:
         except (urllib3.exceptions.HTTPError, OSError):
             exchange.cut()
         finally:
-            with self._lock:
-                self._open.discard(exchange)
             with suppress(Exception):
                 answer.close()

@@ -106,9 +106,12 @@ class FaultProxy(Relay):
     def refuse_connections(self) -> None:
         """Nobody listens any more, and what was open is cut, as when the server's process has gone."""
         self.server.stop_listening()
+        # One that was accepted just before.
+        self.away = True
         self.cut()
 
     def listen_again(self) -> None:
+        self.away = False
         self.server.listen_again()
 
     @override
@@ -137,8 +140,6 @@ class FaultProxy(Relay):
         spoil = fault.late.lines if fault.late is not None else fault.spoil
         assert spoil is not None
         answer = self._ask(exchange.request)
-        with self._lock:
-            self._open.add(exchange)
         try:
             exchange.start(content_type=answer.headers.get("Content-Type", "application/json"))
             for piece in spoil(_lines(answer)):
@@ -151,8 +152,6 @@ class FaultProxy(Relay):
         except (Cut, urllib3.exceptions.HTTPError, OSError):
             exchange.cut()
         finally:
-            with self._lock:
-                self._open.discard(exchange)
             answer.close()
 
 

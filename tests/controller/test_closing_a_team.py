@@ -23,7 +23,6 @@ from teams.models import ApiToken, AuditEvent
 from tests.controller import endpoints
 from tests.controller.conftest import leave_nothing
 from tests.controller.test_time_alone import Quiet
-from tests.effort import spread
 from tests.factories.catalogue import SETUP, limit
 from tests.factories.leases import run_out
 from tests.factories.teams import make_member, make_team, make_token, make_user
@@ -176,9 +175,7 @@ def test_it_is_closed_by_itself_from_the_one_command_on(lending, servers):
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize(
-    "point", spread(["closing-begun", "closing-cancelled", "closing-quota-back"], usual=1)
-)
+@pytest.mark.parametrize("point", ["closing-begun", "closing-cancelled", "closing-quota-back"])
 def test_a_process_that_dies_in_the_middle_leaves_what_the_next_goes_on_with(
     lending, servers, monkeypatch, point
 ):

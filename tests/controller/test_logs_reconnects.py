@@ -16,7 +16,7 @@ from tests.effort import SOAK, drawn
 from tests.waiting import until
 from workloads.models import PodRecord
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fuzz]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SEED = 20261124
 RECONNECTS = drawn(usual=10, soak=1_000)

@@ -25,7 +25,7 @@ from tests.factories.workloads import make_workload
 from tests.waiting import until
 from workloads.models import PodRecord
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.fuzz]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 SEED = 20261124
 TRANSITIONS_EACH = 4

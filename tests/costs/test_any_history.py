@@ -25,7 +25,7 @@ from tests.factories.workloads import make_workload
 from workloads.models import Attempt, NodeInterval, PodRecord, WatchCursor
 from workloads.observations import PodSeen, mark_pods_missing, record_pods
 
-pytestmark = [pytest.mark.django_db, pytest.mark.fuzz]
+pytestmark = pytest.mark.django_db
 
 T0 = datetime(2026, 10, 1, 20, 17, tzinfo=UTC)
 HOURS = 10

@@ -17,6 +17,7 @@ from django_cotton.cotton_loader import Loader
 from cluster.client import connect
 from controller.reconcile import adapters
 from tests.controller.conftest import Bench, leave_nothing
+from tests.kept_connections import close_kept
 from workloads import kinds
 
 EXAMPLE = "tests.examples.batch_inference"
@@ -48,19 +49,29 @@ def _forget_which_apps_there_were() -> None:
     Loader.get_dirs.cache_clear()
 
 
+def _forget_which_tables_there_were() -> None:
+    """A connection keeps the statement that looks which tables have rows (`tests/emptying.py`)."""
+    connection.close()
+    close_kept()
+
+
 @pytest.fixture(scope="module")
 def portal_with_example(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The tables of its models are made by hand, so that the example needs no migration."""
     with installed(EXAMPLE) as models, override_settings(ROOT_URLCONF="tests.examples.urls"):
-        with django_db_blocker.unblock(), connection.schema_editor() as editor:
-            for model in models:
-                editor.create_model(model)
+        with django_db_blocker.unblock():
+            with connection.schema_editor() as editor:
+                for model in models:
+                    editor.create_model(model)
+            _forget_which_tables_there_were()
         try:
             yield
         finally:
-            with django_db_blocker.unblock(), connection.schema_editor() as editor:
-                for model in models:
-                    editor.delete_model(model)
+            with django_db_blocker.unblock():
+                with connection.schema_editor() as editor:
+                    for model in models:
+                        editor.delete_model(model)
+                _forget_which_tables_there_were()
 
 
 @pytest.fixture

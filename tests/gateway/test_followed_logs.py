@@ -66,7 +66,6 @@ class Reader:
         stream.close()
 
 
-@pytest.mark.fuzz
 def test_no_line_is_lost_or_repeated_by_who_comes_back_with_the_last_id(live, bench, monkeypatch):
     """Invariant: what all connections together were told is what was written, in order."""
     monkeypatch.setattr(logstream, "LINES_A_PAGE", 25)

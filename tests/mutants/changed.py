@@ -2,8 +2,8 @@
 
 It uses the map that `python -m tests.mutants reach` makes, and runs everything without one. Lines of today are looked up
 where they were when the map was made. A line at the level of a module or a class is executed when it is imported and reached by
-no test: its tests are those of who mentions its names. Tests that read the sources, as those of `tests/architecture` do,
-reach no line either: `make check` runs them. This is for the inner loop: it may leave out a test that would fail.
+no test: its tests are those of who mentions its names. A test that reads the sources reaches no line either: `make check` runs
+those of `tests/architecture`. This is for the inner loop: it may leave out a test that would fail.
 
 `python -m tests.mutants.changed --over 30` tells what it would have run for each of the last commits.
 """
@@ -82,7 +82,10 @@ def chosen(repository: Repository, project: Project, known: Map, old: str, new: 
         at(old),
         at(new),
     )
-    return Chooser(project, known, change).choose()
+    choice = Chooser(project, known, change).choose()
+    choice.tests = _of_make_test(choice.tests, known)
+    choice.files = {file for file in choice.files if not file.startswith(OF_SOURCES)}
+    return choice
 
 
 def main() -> None:
@@ -109,7 +112,6 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
         _say(note)
     if choice.everything:
         _run_all(choice.everything, arguments)
-    choice.files = {file for file in choice.files if not file.startswith(OF_SOURCES)}
     files = sorted(
         file for file in choice.files | {_file(test) for test in choice.tests} if (ROOT / file).exists()
     )
@@ -159,7 +161,7 @@ def over(repository: Repository, project: Project, known: Map, count: int, *, ti
         if not repository.has(f"{commit}^"):
             continue
         choice = chosen(repository, project, known, f"{commit}^", commit)
-        tests = (known.known if choice.everything else wanted(choice, known)) - known.matrix
+        tests = _of_make_test(known.known if choice.everything else wanted(choice, known), known)
         took = sum(known.seconds.get(test, 0.0) for test in tests)
         numbers.append(len(tests))
         seconds.append(took)
@@ -174,6 +176,10 @@ def over(repository: Repository, project: Project, known: Map, count: int, *, ti
 def wanted(choice: Choice, known: Map) -> set[str]:
     """By their ids, as the map has them."""
     return choice.tests | {test for test in known.known if _file(test) in choice.files}
+
+
+def _of_make_test(tests: set[str], known: Map) -> set[str]:
+    return {test for test in tests - known.matrix if not test.startswith(OF_SOURCES)}
 
 
 def _file(test: str) -> str:

@@ -31,7 +31,7 @@ class Map:
     templates: Mapping[str, list[str]] = field(default_factory=dict)
     declarations: Mapping[str, list[str]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
-    # The tests that `make test` leaves out.
+    # The tests that `make test` leaves to `make matrix`.
     matrix: frozenset[str] = frozenset()
 
     def by_line(self, path: str) -> dict[int, set[str]]:

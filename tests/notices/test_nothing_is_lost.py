@@ -55,7 +55,6 @@ def check(receiver, endpoints, flaps):
 
 @pytest.mark.matrix
 @pytest.mark.django_db
-@pytest.mark.fuzz
 @pytest.mark.timeout(3600)
 def test_of_many_events_none_is_lost_or_overtaken_and_repetitions_have_the_same_id(
     bed, receiver, monkeypatch

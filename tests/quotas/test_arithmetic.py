@@ -114,7 +114,7 @@ def test_what_is_local_stays_free_for_its_team_when_its_cohort_is_used_too_much(
 
 
 @given(forests(held=st.integers(0, 12)))
-@settings(derandomize=True, max_examples=drawn(usual=120, soak=4000))
+@settings(max_examples=drawn(usual=120, soak=4000))
 def test_derived_columns_are_those_of_the_definitions(nodes):
     columns = derive(nodes)
     for name, expected in kueue_columns(nodes).items():
@@ -123,7 +123,7 @@ def test_derived_columns_are_those_of_the_definitions(nodes):
 
 
 @given(forests(held=st.integers(0, 12)))
-@settings(derandomize=True, max_examples=drawn(usual=150, soak=6000))
+@settings(max_examples=drawn(usual=150, soak=6000))
 def test_available_is_kueues_unless_an_ancestor_is_used_too_much(nodes):
     tree, by_name = tree_of(nodes), {node.name: node for node in nodes}
 
@@ -151,7 +151,7 @@ def allowed(tree, name, units):
 
 
 @given(forests(held=st.integers(0, 12)))
-@settings(derandomize=True, max_examples=drawn(usual=100, soak=3000))
+@settings(max_examples=drawn(usual=100, soak=3000))
 def test_available_is_exactly_what_one_claim_may_take(nodes):
     tree = tree_of(nodes)
     for node in nodes:
@@ -161,7 +161,7 @@ def test_available_is_exactly_what_one_claim_may_take(nodes):
 
 
 @given(forests(), st.lists(st.tuples(st.integers(0, 4), st.integers(-9, 9)), max_size=40))
-@settings(derandomize=True, max_examples=drawn(usual=120, soak=4000))
+@settings(max_examples=drawn(usual=120, soak=4000))
 def test_no_sequence_of_allowed_claims_passes_any_ceiling_and_all_of_it_can_be_given_back(nodes, moves):
     tree = tree_of(nodes)
     teams = sorted(node.name for node in nodes if node.nominal is not None)
@@ -198,7 +198,7 @@ def test_no_sequence_of_allowed_claims_passes_any_ceiling_and_all_of_it_can_be_g
 
 
 @given(forests(), st.integers(1, 9))
-@settings(derandomize=True, max_examples=drawn(usual=60, soak=2000))
+@settings(max_examples=drawn(usual=60, soak=2000))
 def test_a_copy_changes_apart(nodes, units):
     tree = tree_of(nodes)
     before = list(tree.used)

@@ -213,7 +213,7 @@ def with_history(facts, median):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=drawn(usual=20, soak=300))
+@settings(max_examples=drawn(usual=20, soak=300))
 def test_answers_are_whole(seed):
     facts = random_supply(seed, waiters=15)
     known = plan(facts)

@@ -378,7 +378,6 @@ class ClaimsAndLimits(RuleBasedStateMachine):
 
 
 @pytest.mark.matrix
-@pytest.mark.fuzz
 @pytest.mark.timeout(7200 if SOAK else 400)
 def test_whatever_happens_in_whatever_order_counters_are_what_is_held_and_nobody_is_over():
     ClaimsAndLimits.world = World()

@@ -244,7 +244,7 @@ PROMISES = drawn(usual=30, soak=2000)
 
 
 @given(SEEDS, USED_UP, MAKERS)
-@settings(derandomize=True, max_examples=PROMISES)
+@settings(max_examples=PROMISES)
 def test_each_lever_gives_what_it_promised(seed, used_up, maker):
     facts = random_supply(seed, teams=4, nodes=5, holders=14, waiters=8)
     other = random_supply(seed + 1, teams=4, nodes=5, holders=8, waiters=3)
@@ -257,7 +257,7 @@ def share_of(units):
 
 
 @given(SEEDS, USED_UP, MAKERS, st.booleans(), st.booleans())
-@settings(derandomize=True, max_examples=PROMISES)
+@settings(max_examples=PROMISES)
 def test_each_lever_gives_what_it_promised_where_memory_runs_out_first(
     seed, used_up, maker, left_out, greedy
 ):
@@ -306,7 +306,7 @@ def keeps_its_promises(facts, other, seed, used_up, maker, *, share=None):
 
 
 @given(st.integers(0, 10**6), st.integers(1, 9))
-@settings(derandomize=True, max_examples=drawn(usual=40, soak=1000))
+@settings(max_examples=drawn(usual=40, soak=1000))
 def test_more_quota_in_a_supply_is_more_nominal_quota(seed, more):
     limits = [
         cohort("c", "r", lending=(None, 3)[seed % 2]), cohort("r"),

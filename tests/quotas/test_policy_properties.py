@@ -31,7 +31,7 @@ def applied(facts, answer):
 
 
 @given(seeds, st.integers(1, 40))
-@settings(derandomize=True, max_examples=drawn(usual=100, soak=1500))
+@settings(max_examples=drawn(usual=100, soak=1500))
 def test_nothing_is_ever_admitted_beyond_a_ceiling_a_block_or_a_card(seed, free_parts):
     card = CardFacts("a100", 7, 2, 200, free_parts)
     facts = replace(random_supply(seed, holders=12), card=card)
@@ -50,7 +50,7 @@ def test_nothing_is_ever_admitted_beyond_a_ceiling_a_block_or_a_card(seed, free_
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=66, soak=1000))
+@settings(max_examples=drawn(usual=66, soak=1000))
 def test_every_verdict_is_whole(seed):
     facts = random_supply(seed)
     answer = plan(facts)
@@ -65,7 +65,7 @@ def test_every_verdict_is_whole(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=33, soak=500))
+@settings(max_examples=drawn(usual=33, soak=500))
 def test_the_same_supply_gives_the_same_plan_in_whatever_order_its_facts_come(seed):
     facts = random_supply(seed)
     random = stdlib_random.Random(seed)
@@ -81,7 +81,7 @@ def test_the_same_supply_gives_the_same_plan_in_whatever_order_its_facts_come(se
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=16, soak=250))
+@settings(max_examples=drawn(usual=16, soak=250))
 def test_one_judgement_is_that_of_the_whole_plan(seed):
     facts = random_supply(seed, waiters=10)
     answer = plan(facts)
@@ -91,7 +91,7 @@ def test_one_judgement_is_that_of_the_whole_plan(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=26, soak=400))
+@settings(max_examples=drawn(usual=26, soak=400))
 def test_who_is_not_told_has_the_same_verdict_without_words(seed):
     facts = random_supply(seed)
     whole, quiet = plan(facts), plan(facts, is_read=lambda each, _: each.sequence % 2 == 0)
@@ -104,7 +104,7 @@ def test_who_is_not_told_has_the_same_verdict_without_words(seed):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=66, soak=1000))
+@settings(max_examples=drawn(usual=66, soak=1000))
 def test_more_nodes_never_make_it_worse_for_the_first_in_line(seed):
     facts = random_supply(seed, preemptible=0)
     answer = plan(facts)
@@ -120,7 +120,7 @@ def in_line(each):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=100, soak=1500))
+@settings(max_examples=drawn(usual=100, soak=1500))
 def test_who_is_first_is_judged_as_if_alone_while_nobody_has_waited_long(seed):
     facts = random_supply(seed)
     facts = replace(facts, waiters=tuple(replace(each, queued_at=NOW - 60) for each in facts.waiters))
@@ -154,7 +154,7 @@ def earliest(facts, name):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=133, soak=2000))
+@settings(max_examples=drawn(usual=133, soak=2000))
 def test_backfill_never_delays_the_first_who_waits_past_its_earliest_start(seed):
     facts = random_supply(seed, preemptible=0, nodes=6, holders=14)
     # An elder need not wait for those who came later; here nobody has waited long enough.
@@ -213,7 +213,7 @@ def longest_of(verdict):
 
 
 @given(seeds)
-@settings(derandomize=True, max_examples=drawn(usual=166, soak=2500))
+@settings(max_examples=drawn(usual=166, soak=2500))
 def test_who_is_told_how_long_it_may_run_starts_with_that_limit_and_not_with_more(seed):
     facts = of_few_lengths(seed)
     for name, verdict in plan(facts).verdicts.items():

@@ -161,7 +161,7 @@ def enough(facts, wanted, gone):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=drawn(usual=150, soak=5000))
+@settings(max_examples=drawn(usual=150, soak=5000))
 def test_victims_are_allowed_enough_and_none_too_many(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=5, holders=16, waiters=1)
     wanted = facts.waiters[0]
@@ -189,7 +189,7 @@ def test_victims_are_allowed_enough_and_none_too_many(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=drawn(usual=60, soak=1500))
+@settings(max_examples=drawn(usual=60, soak=1500))
 def test_nobody_is_a_victim_twice_and_nobody_starts_in_what_is_made_free_for_another(seed):
     facts = random_supply(seed, preemptible=0.8, nodes=8, holders=24, waiters=20)
     answer = plan(facts)
@@ -256,7 +256,7 @@ def test_the_owner_gets_its_quota_back_once_and_the_borrower_waits_in_peace():
 
 @pytest.mark.matrix
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=60)
+@settings(max_examples=60)
 def test_nobody_makes_the_same_run_leave_again_and_again(seed):
     limits, sizes, facts = random_world(seed, teams=4, nodes=5, holders=16, waiters=18, preemptible=0.8)
     random = stdlib_random.Random(seed)

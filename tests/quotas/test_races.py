@@ -186,7 +186,6 @@ def hall():
 
 
 @pytest.mark.processes
-@pytest.mark.fuzz
 @pytest.mark.timeout(SECONDS_MAX + 100)
 def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall, record_testsuite_property):
     """8 processes claim and release for four teams while limits, cohorts and members change under them."""
@@ -216,7 +215,6 @@ def test_racing_claims_with_cuts_and_raises_never_hold_more_than_is_allowed(hall
 
 
 @pytest.mark.processes
-@pytest.mark.fuzz
 @pytest.mark.timeout(SECONDS_MAX + 100)
 def test_racing_passes_with_cuts_and_raises_admit_no_more_than_is_allowed(hall, record_testsuite_property):
     """8 processes submit, look, pass over the pool and end runs; nobody waits for who waits for him."""

@@ -60,7 +60,7 @@ def test_a_gang_of_whole_nodes_starts_however_many_small_runs_keep_coming(pods, 
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=drawn(usual=8, soak=125))
+@settings(max_examples=drawn(usual=8, soak=125))
 def test_everybody_who_can_ever_start_starts_while_others_keep_coming(seed):
     limits, sizes, facts = random_world(seed, teams=3, nodes=4, holders=10, waiters=12, cohorts=1)
     random = stdlib_random.Random(seed)
@@ -90,7 +90,7 @@ def test_everybody_who_can_ever_start_starts_while_others_keep_coming(seed):
 
 
 @given(st.integers(0, 10**6))
-@settings(derandomize=True, max_examples=drawn(usual=5, soak=50))
+@settings(max_examples=drawn(usual=5, soak=50))
 def test_every_team_gets_its_turns_while_all_of_them_always_want_more(seed):
     random = stdlib_random.Random(seed)
     limits = [team(f"t{n}", 16) for n in range(3)]

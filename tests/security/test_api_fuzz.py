@@ -31,7 +31,7 @@ from tests.security.routes import ROUTES, all_routes, schema_path
 from tests.security.world import TEAM, World
 from tests.tables import every_row, undone
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 
 def no_server_error(context, response, case) -> bool | None:

@@ -30,7 +30,7 @@ from tests.effort import SOAK, drawn
 from tests.openapi import document, operations
 from tests.security.test_api_fuzz import no_server_error, one_connection  # noqa: F401
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.django_db]
+pytestmark = pytest.mark.django_db
 
 SEQUENCES = drawn(usual=12, soak=2000)
 STEPS = 10
