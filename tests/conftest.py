@@ -255,8 +255,8 @@ def still() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def within_month() -> Iterator[None]:
-    """Where a month begins or ends within a day, the clock goes on from noon of its 15th: no budget's period ends
-    meanwhile, and what was used some hours ago was used in the month of now.
+    """On the first and last day of a month the clock goes on from noon of its 15th, and near any other midnight from noon:
+    no budget's period ends meanwhile, and what was used some hours ago was used on the day of now.
     """
     from foundation import clock
     from tests.months import into_month

@@ -1,4 +1,4 @@
-"""Days on which a month begins or ends are no days to test what is counted by the month."""
+"""What is counted by the month is not tested on its first or last day, nor what is counted by the day around midnight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from datetime import datetime, timedelta
 
 
 def into_month(now: datetime) -> timedelta:
-    """How far it is from there to noon of the month's 15th; nothing where both ends are more than a day away."""
-    if now.day > 1 and (now + timedelta(days=1)).month == now.month:
-        return timedelta()
-    return now.replace(day=15, hour=12) - now
+    """How far it is to noon of the month's 15th from its first or last day; from the three hours before or after any other
+    midnight, how far it is to noon of that day; nothing from elsewhere.
+    """
+    if now.day == 1 or (now + timedelta(days=1)).month != now.month:
+        return now.replace(day=15, hour=12) - now
+    if not 3 <= now.hour < 21:
+        return now.replace(hour=12) - now
+    return timedelta()

@@ -24,6 +24,9 @@ from tests.factories.submitted import make_attempt, make_pod
 from tests.factories.teams import ACTOR, api_client, make_user
 from workloads.models import Workload
 
+# A line of the ledger ends with its day.
+pytestmark = pytest.mark.usefixtures("within_month")
+
 PRICES, LEDGER = "/api/v1/prices/", "/api/v1/ledger/"
 COSTS, IDLE, EXPORT, ADJUSTMENTS, SETTINGS = (
     f"/api/v1/{path}" for path in ("costs/", "costs/idle/", "costs/export.csv", "adjustments/", "settings/")

@@ -31,6 +31,7 @@ SERVERS = {
 # These start one of their own, for it is another than the fixture's, or ends by what the test does.
 OWN = {
     "tests/cluster/test_preflight.py test_the_configured_prometheus_is_asked": "a Prometheus in six lines",
+    "tests/controller/test_fault_proxy.py Upstream.__init__": "answers when it is told to",
     "tests/crash/test_crowd.py test_runs_submitted_at_once_all_end_and_none_twice": "a fleet for a crowd",
     "tests/crash/test_database_away.py test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back": "its database goes",
     "tests/crash/test_hung_cluster.py test_while_the_api_hangs_the_sweep_goes_on_and_a_new_submission_is_looked_at": "its cluster hangs",

@@ -36,11 +36,13 @@ def test_a_frozen_clock_thaws_after_an_error():
         (datetime(2026, 11, 30, 23, 59, tzinfo=UTC), datetime(2026, 11, 15, 12, 59, tzinfo=UTC)),
         (datetime(2026, 12, 1, 0, 0, tzinfo=UTC), datetime(2026, 12, 15, 12, 0, tzinfo=UTC)),
         (datetime(2027, 2, 28, 0, 30, tzinfo=UTC), datetime(2027, 2, 15, 12, 30, tzinfo=UTC)),
-        (datetime(2026, 11, 29, 23, 59, tzinfo=UTC), datetime(2026, 11, 29, 23, 59, tzinfo=UTC)),
-        (datetime(2026, 12, 2, 0, 0, tzinfo=UTC), datetime(2026, 12, 2, 0, 0, tzinfo=UTC)),
+        (datetime(2026, 11, 29, 20, 59, tzinfo=UTC), datetime(2026, 11, 29, 20, 59, tzinfo=UTC)),
+        (datetime(2026, 11, 29, 21, 0, tzinfo=UTC), datetime(2026, 11, 29, 12, 0, tzinfo=UTC)),
+        (datetime(2026, 12, 2, 2, 59, tzinfo=UTC), datetime(2026, 12, 2, 12, 59, tzinfo=UTC)),
+        (datetime(2026, 12, 2, 3, 0, tzinfo=UTC), datetime(2026, 12, 2, 3, 0, tzinfo=UTC)),
     ],
 )
-def test_the_clock_of_tests_keeps_away_from_the_ends_of_a_month(now, then):
+def test_the_clock_of_tests_keeps_away_from_midnight_and_the_ends_of_a_month(now, then):
     assert now + into_month(now) == then
 
 
