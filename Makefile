@@ -91,7 +91,7 @@ crash: $(STAMP) ## Kill processes N times (N=1000); nothing may be lost or doubl
 
 soak: $(STAMP) ## Run the generated tests with large counts
 	@PORTAL_TEST_SEED=$(PORTAL_TEST_SEED) PORTAL_TEST_EFFORT=soak $(PYTHON) -m pytest --timeout=7200 -n $(JOBS) --hypothesis-seed=$(PORTAL_TEST_SEED) \
-	  -m "not cluster and not journey" $$(grep -lrE --include="test_*.py" "tests\.effort|mark\.crash" tests) $(PYTEST_ARGS)
+	  $$(grep -lrE --include="test_*.py" "tests\.effort|mark\.crash" tests) $(PYTEST_ARGS)
 
 mutants: $(STAMP) ## Plant faults one by one; which of them do the tests find?
 	@$(PYTHON) -m tests.mutants reach -n $(JOBS) || echo "tests failed without any fault: what they catch is worth nothing" >&2

@@ -28,18 +28,18 @@ SERVERS = {
     "Popen", "posix_spawn", "create_subprocess_exec", "launch", "LiveServer", "OwnCluster", "Devcluster", "FaultServer",
     "RunningPortal", "Fleet", "running_fleet", "metric_source", "RealPrometheus", "HTTPServer", "ThreadingHTTPServer",
 }  # fmt: skip
-# These start one of their own, for it is another than the fixture's, or ends by what the test does.
+# These start a server of their own because it differs from the fixture's, or because the test ends it.
 OWN = {
     "tests/cluster/test_preflight.py test_the_configured_prometheus_is_asked": "a Prometheus in six lines",
-    "tests/controller/test_fault_proxy.py Upstream.__init__": "answers when it is told to",
-    "tests/crash/test_crowd.py test_runs_submitted_at_once_all_end_and_none_twice": "a fleet for a crowd",
-    "tests/crash/test_database_away.py test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back": "its database goes",
-    "tests/crash/test_hung_cluster.py test_while_the_api_hangs_the_sweep_goes_on_and_a_new_submission_is_looked_at": "its cluster hangs",
-    "tests/devcluster/test_prometheus_scraping.py Target.__init__": "what is scraped",
-    "tests/devcluster/test_promql.py _record": "asks a real one anew",
-    "tests/devcluster/test_scaling_over_a_restart.py test_scaling_goes_on_after_a_restart": "is started again",
-    "tests/devcluster/test_server.py test_it_dies_with_its_parent": "dies",
-    "tests/devcluster/test_server.py test_a_short_history_makes_watches_expire": "has a short history",
+    "tests/controller/test_fault_proxy.py Upstream.__init__": "holds its answer until the test releases it",
+    "tests/crash/test_crowd.py test_runs_submitted_at_once_all_end_and_none_twice": "needs a fleet of its own size",
+    "tests/crash/test_database_away.py test_what_asks_again_and_again_tells_once_that_the_database_goes_and_once_that_it_is_back": "stops its database",
+    "tests/crash/test_hung_cluster.py test_while_the_api_hangs_the_sweep_goes_on_and_a_new_submission_is_looked_at": "makes its cluster hang",
+    "tests/devcluster/test_prometheus_scraping.py Target.__init__": "is the target that Prometheus scrapes",
+    "tests/devcluster/test_promql.py _record": "records answers of a real Prometheus",
+    "tests/devcluster/test_scaling_over_a_restart.py test_scaling_goes_on_after_a_restart": "restarts the server",
+    "tests/devcluster/test_server.py test_it_dies_with_its_parent": "ends the server",
+    "tests/devcluster/test_server.py test_a_short_history_makes_watches_expire": "needs a short watch history",
     "tests/e2e/test_parallel_gradients.py Pods.start": "pods of the demo's program",
     "tests/e2e/test_parallel_gradients.py test_the_averaged_gradient_is_that_of_one_process": "ranks of the demo's program",
     "tests/journeys/test_ci_job.py Job.start": "a job of a CI system",
