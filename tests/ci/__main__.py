@@ -70,13 +70,12 @@ def tell_due(asked: list[str], control_plane: Path | None, *, everything: bool) 
 def run_groups(asked: list[str], _control_plane: Path | None, jobs: str, *plugins: str) -> int:
     """Run the tests of the groups; the exit code is pytest's."""
     by_group = groups.cluster_files(Project())
-    # The longest tests first: at the end they would keep one worker busy, and the others idle.
-    ordered = sorted(asked, key=lambda group: group != groups.E2E)
-    files = [path for group in ordered for path in by_group[group]]
+    files = [path for group in asked for path in by_group[group]]
     if not files:
         return 0
-    command = [sys.executable, "-m", "pytest", *plugins, "-m", "cluster", "-n", jobs, "--dist", "worksteal"]
-    return subprocess.run([*command, *files], cwd=ROOT, check=False).returncode
+    command = [sys.executable, "-m", "pytest", *plugins, "-p", "tests.ci.longest_first", "-m", "cluster"]
+    command += ["-n", jobs, "--dist", "worksteal", *files]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def record_groups(asked: list[str], control_plane: Path | None, jobs: str) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tests.ci import groups
-from tests.ci.imports import Project
+from tests.ci.imports import ROOT, Project
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +74,17 @@ def test_a_mark_is_seen_in_a_file_its_conftest_and_what_it_imports(by_group):
 )
 def test_pages_are_known_by_the_names_of_what_makes_them(path, shown):
     assert groups.shown(path) is shown
+
+
+@pytest.mark.matrix
+def test_the_tests_that_take_minutes_come_first():
+    """As pytest puts them in order with all its plugins."""
+    files = ["tests/controller/test_scheduler_agrees.py", "tests/contract/test_scheduling.py", "tests/e2e"]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "tests.ci.longest_first"]
+    done = subprocess.run(
+        [*command, "-m", "cluster", *files], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    tests = [line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line]
+    late = [groups.group_of(test) != groups.E2E for test in tests]
+    assert late == sorted(late)
+    assert set(late) == {False, True}

@@ -27,9 +27,10 @@ import coverage
 import pytest
 
 from tests.migrating import kept_tables
+from tests.mutants.chosen import write as write_chosen
 from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
-from tests.mutants.reach import ASKED, DECLARATIONS, TEMPLATES, merge, tests_of
-from tests.mutants.reached import COMMIT
+from tests.mutants.reach import merge
+from tests.mutants.reached import COMMIT, Map, load
 from tests.mutants.sites import Site, planted
 
 VERDICTS = Path(__file__).parent / "verdicts.json"
@@ -81,27 +82,26 @@ def run(jobs: str, *, anew: bool) -> None:
     """Plant one after the other; each verdict is written at once."""
     verdicts = {} if anew or not VERDICTS.exists() else json.loads(VERDICTS.read_text())
     before = json.loads(BEFORE.read_text()) if BEFORE.exists() else {}
-    data = coverage.CoverageData(str(REACH / "reach"))
-    data.read()
+    known = load(ROOT, REACH)
+    if known is None:
+        sys.exit("there is no map of what each test reaches: `python -m tests.mutants reach` makes it")
     with _copy() as tree:
         for fault in listed():
             if str(fault.number) in verdicts:
                 continue
             found = before.get(str(fault.number), {}).get("by", "")
-            verdicts[str(fault.number)] = verdict = judge(tree, fault, data, jobs, first=found)
+            verdicts[str(fault.number)] = verdict = judge(tree, fault, known, jobs, first=found)
             VERDICTS.write_text(json.dumps(verdicts, indent=1) + "\n")
             _say(fault, verdict)
 
 
-def judge(
-    tree: Path, fault: Fault, data: coverage.CoverageData, jobs: str, *, first: str = ""
-) -> dict[str, Any]:
+def judge(tree: Path, fault: Fault, known: Map, jobs: str, *, first: str = "") -> dict[str, Any]:
     """Whether a test finds it, how many reach it, the first that failed, and the seconds it took.
 
     `first` is the name of the test that is asked before the others, if it reaches the fault: what found it once.
     """
     module, site = located(fault)
-    tests = reaching(data, module, site)
+    tests = [test for test in reaching(known, module, site) if (tree / _file(test)).exists()]
     if not tests:
         return {"verdict": "unreached", "tests": 0, "by": "", "seconds": 0}
     path = tree / module
@@ -110,40 +110,34 @@ def judge(
     _lend_tables(tree, module)
     try:
         began = time.monotonic()
-        by = _first_failure(tree, [first], jobs) if first in tests else ""
-        by = by or _first_failure(tree, tests, jobs)
+        by = _first_failure(tree, [first], known, jobs) if first in tests else ""
+        by = by or _first_failure(tree, tests, known, jobs)
     finally:
         path.write_text(source)
     seconds = round(time.monotonic() - began)
     # What fails without the fault, too, has not found it.
-    verdict = "survived" if not by else "caught" if _passes(tree, by) else "unclear"
+    verdict = "survived" if not by else "caught" if _passes(tree, by, known) else "unclear"
     return {"verdict": verdict, "tests": len(tests), "by": by, "seconds": seconds}
 
 
-def reaching(data: coverage.CoverageData, module: str, site: Site) -> list[str]:
+def reaching(known: Map, module: str, site: Site) -> list[str]:
     """The tests that reach the site, by themselves or by what is set up for them."""
     if module.endswith(".html"):
-        tests = _noted(TEMPLATES, module)
+        tests = set(known.templates.get(module, ()))
     elif site.declared:
-        tests = _noted(DECLARATIONS, f"{module.removesuffix('.py').replace('/', '.')}.{site.symbol}")
+        tests = known.using(module, site.symbol)
     else:
-        contexts = data.contexts_by_lineno(str(ROOT / module))
-        asked = json.loads((REACH / ASKED).read_text())
-        tests = tests_of((each for line in site.lines for each in contexts.get(line, ())), asked)
+        tests = known.reaching(module, site.lines)
     # Those of the module's own app first: one of them fails soonest.
     own = f"tests/{module.partition('/')[0]}/"
     return sorted(tests, key=lambda test: (not test.startswith(own), test))
 
 
-def _noted(name: str, key: str) -> set[str]:
-    return set(json.loads((REACH / name).read_text()).get(key, ()))
-
-
-def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
+def _first_failure(tree: Path, tests: list[str], known: Map, jobs: str) -> str:
     """The name of a test that fails, or that none ended; empty where all pass. RuntimeError where they were not run."""
     workers = ["-n", jobs] if len(tests) > WORTH_WORKERS else []
     try:
-        ended = _pytest(tree, tests, *workers)
+        ended = _pytest(tree, tests, known, *workers)
     except subprocess.TimeoutExpired:
         return NEVER_ENDED
     if ended.returncode == pytest.ExitCode.OK:
@@ -159,27 +153,26 @@ def _first_failure(tree: Path, tests: list[str], jobs: str) -> str:
     return failed[0].split(" - ")[0].split(" ", 1)[1]
 
 
-def _passes(tree: Path, test: str) -> bool:
+def _passes(tree: Path, test: str, known: Map) -> bool:
     """Whether it passes in the tree as it is; a module that could not even be imported names no test, but itself."""
-    return test == NEVER_ENDED or _pytest(tree, [test]).returncode == pytest.ExitCode.OK
+    return test == NEVER_ENDED or _pytest(tree, [test], known).returncode == pytest.ExitCode.OK
 
 
-def _pytest(tree: Path, tests: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    names = tree / ".mutants-tests"
-    names.write_text("\n".join(tests))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        "--tb=no",
-        *arguments,
-        f"@{names}",
-    ]
-    return subprocess.run(command, cwd=tree, capture_output=True, text=True, timeout=RUN_SECONDS, check=False)
+def _pytest(tree: Path, tests: list[str], known: Map, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs those tests, and what the map does not know in their files: a test may have another name since."""
+    # What could not be imported has the name of its file.
+    whole = [test for test in tests if test == _file(test)]
+    variables = write_chosen(tree / ".mutants-tests", tests=tests, files=whole, known=known.known)
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no"]
+    command += [*SUITE, *arguments, "-p", "tests.mutants.chosen", *dict.fromkeys(map(_file, tests))]
+    return subprocess.run(
+        command, cwd=tree, env={**os.environ, **variables},  # noqa: TID251
+        capture_output=True, text=True, timeout=RUN_SECONDS, check=False,
+    )  # fmt: skip
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]
 
 
 @contextmanager

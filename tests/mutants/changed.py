@@ -11,7 +11,6 @@ those of `tests/architecture`. This is for the inner loop: it may leave out a te
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from tests.ci.imports import ROOT, Project
 from tests.mutants.choosing import Change, Choice, Chooser
-from tests.mutants.chosen import VARIABLE
+from tests.mutants.chosen import write
 from tests.mutants.lines import Hunk, hunks
 from tests.mutants.reached import Map, load
 
@@ -122,12 +121,7 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
     _say(
         f"{len(choice.tests)} tests reach what was changed; {len(choice.files)} files of tests run as a whole"
     )
-    said = FOLDER / "chosen.json"
-    said.write_text(
-        json.dumps(
-            {"tests": sorted(choice.tests), "files": sorted(choice.files), "known": sorted(known.known)}
-        )
-    )
+    variables = write(FOLDER / "chosen.json", tests=choice.tests, files=choice.files, known=known.known)
     command = [
         *arguments,
         *(["-n", "0", "--dist", "no"] if few else []),
@@ -135,7 +129,7 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
         "tests.mutants.chosen",
         *files,
     ]
-    _pytest(command, {VARIABLE: str(said)})
+    _pytest(command, variables)
 
 
 def _run_all(why: str, arguments: list[str]) -> None:

@@ -1,10 +1,10 @@
-"""A plugin of pytest that leaves out all tests but those that `tests.mutants.changed` has chosen."""
+"""A plugin of pytest that runs only the tests named in a file: those that reach a change or a planted fault."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,20 @@ import pytest
 VARIABLE = "PORTAL_TEST_CHOSEN"
 
 
+def write(
+    path: Path, *, tests: Iterable[str], files: Iterable[str] = (), known: Iterable[str]
+) -> dict[str, str]:
+    """The variables under which the plugin reads them; `known` are all tests of the map."""
+    path.write_text(json.dumps({"tests": sorted(tests), "files": sorted(files), "known": sorted(known)}))
+    return {VARIABLE: str(path)}
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     said = json.loads(Path(os.environ[VARIABLE]).read_text())  # noqa: TID251
     tests, files, known = (set(said[name]) for name in ("tests", "files", "known"))
-    functions = {_function(test) for test in tests}
     kept, left_out = [], []
     for item in items:
-        (kept if keeps(item.nodeid, tests, files, known, functions) else left_out).append(item)
+        (kept if keeps(item.nodeid, tests, files, known) else left_out).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
@@ -30,18 +37,6 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.OK
 
 
-def keeps(
-    test: str,
-    tests: Collection[str],
-    files: Collection[str],
-    known: Collection[str],
-    functions: Collection[str],
-) -> bool:
-    """A test that is not in the map is another case of a function that is: it runs with its siblings."""
-    if test in tests or test.partition("::")[0] in files:
-        return True
-    return test not in known and _function(test) in functions
-
-
-def _function(test: str) -> str:
-    return test.partition("[")[0]
+def keeps(test: str, tests: Collection[str], files: Collection[str], known: Collection[str]) -> bool:
+    """A test that the map does not know is new or has another name since: it runs where its file was asked for."""
+    return test in tests or test.partition("::")[0] in files or test not in known

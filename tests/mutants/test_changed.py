@@ -261,11 +261,11 @@ def test_lines_move_with_what_was_changed_before_them(line, there):
     assert moved([line], between) == there
 
 
-def test_a_case_that_the_map_does_not_know_runs_with_its_siblings():
-    tests, known = {"a.py::one[1]"}, {"a.py::one[1]", "a.py::one[2]"}
+def test_a_test_that_the_map_does_not_know_runs_in_a_file_that_was_asked_for():
+    known = {"a.py::one[1]", "a.py::one[2]"}
     kept = [
         test
         for test in ("a.py::one[1]", "a.py::one[2]", "a.py::one[3]", "a.py::two", "b.py::any")
-        if keeps(test, tests, {"b.py"}, known, {"a.py::one"})
+        if keeps(test, {"a.py::one[1]"}, {"b.py"}, known)
     ]
-    assert kept == ["a.py::one[1]", "a.py::one[3]", "b.py::any"]
+    assert kept == ["a.py::one[1]", "a.py::one[3]", "a.py::two", "b.py::any"]
