@@ -47,7 +47,19 @@ DRAWERS = (
     *(f"numpy.random.{name}" for name in ("choice", "normal", "permutation", "rand", "shuffle", "uniform")),
 )
 GENERATORS = {"Random", "RandomState", "default_rng"}
-PARTS = {"date", "day", "month", "year", "hour", "minute", "weekday", "isoweekday", "isocalendar", "time"}
+PARTS = {
+    "date",
+    "day",
+    "month",
+    "year",
+    "hour",
+    "minute",
+    "weekday",
+    "isoweekday",
+    "isocalendar",
+    "time",
+    "strftime",
+}
 CALENDAR = {"year", "month", "day", "hour", "minute"}
 TODAYS = {"today", "localdate", "localtime", "utcnow"}
 PORTS = {"free_port", "free_ports", "unused_port", "find_free_port"}
@@ -183,23 +195,37 @@ def elapsed_time(module: Module) -> Found:
         for claim in scope.claims:
             compared = [each for each in ast.walk(claim) if isinstance(each, ast.Compare)]
             if (module.has_clock and reads_clock(claim)) or any(
-                names(each) & taken or _is_at_most_ago(each) for each in compared
+                names(each) & taken or _is_at_most(each) for each in compared
             ):
                 yield scope.name, ast.unparse(claim)
 
 
-def _is_at_most_ago(claim: ast.Compare) -> bool:
-    """`clock.now() - since < limit`: on a machine that is busy enough it is later than that."""
-    sides = zip((claim.left, *claim.comparators), claim.ops, strict=False)
+def _is_at_most(claim: ast.Compare) -> bool:
+    """Something took, or is over before: a machine that is busy enough takes longer."""
+    sides = zip((claim.left, *claim.comparators), claim.ops, (*claim.comparators,), strict=False)
+    return any(
+        isinstance(sign, ast.Lt | ast.LtE)
+        and (_is_now_or_since(smaller) or (_is_duration(smaller) and isinstance(larger, ast.Constant)))
+        for smaller, sign, larger in sides
+    )
+
+
+def _is_now_or_since(node: ast.expr) -> bool:
+    """`clock.now()` itself, or what has passed since."""
+    if isinstance(node, ast.Call) and is_now(node):
+        return True
     return any(
         isinstance(each, ast.BinOp)
         and isinstance(each.op, ast.Sub)
         and is_now(each.left)
         and "timedelta" not in names(each.right)
-        for smaller, sign in sides
-        if isinstance(sign, ast.Lt | ast.LtE)
-        for each in ast.walk(smaller)
+        for each in ast.walk(node)
     )
+
+
+def _is_duration(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else node
+    return last(called) == "total_seconds" or last(called).startswith("duration")
 
 
 def throughput(module: Module) -> Found:
@@ -269,48 +295,81 @@ def guessed_ports(module: Module) -> Found:
         if scope.name.rpartition(".")[2].strip("_") in PORTS:
             yield scope.name, "guesses"
         for block in scope.of(ast.With):
-            called = {last(each.func) for each in ast.walk(block) if isinstance(each, ast.Call)}
-            opened = (item.context_expr for item in block.items)
-            if {"bind", "getsockname"} <= called and any(
-                isinstance(each, ast.Call) and last(each.func) == "socket" for each in opened
-            ):
-                yield scope.name, ast.unparse(block.items[0])
+            for opened in (item.context_expr for item in block.items):
+                if isinstance(opened, ast.Call) and _only_asks(last(opened.func), block):
+                    yield scope.name, ast.unparse(opened)
+
+
+def _only_asks(opener: str, block: ast.With) -> bool:
+    """It binds a socket, which then closes, or it listens to learn the port's number and for nothing else."""
+    called = {last(each.func) for part in block.body for each in ast.walk(part) if isinstance(each, ast.Call)}
+    return (opener == "socket" and "bind" in called) or (
+        opener == "create_server" and called == {"getsockname"}
+    )
 
 
 def todays_date(module: Module) -> Found:
     """Parts of the calendar of a clock that goes on: what is computed after midnight has others.
 
-    A module that freezes the clock is not looked at, as it knows.
+    A function that freezes the clock is not looked at, nor one that uses such a fixture of its module.
     """
-    if _stands(module):
+    standing = _standing(module)
+    if "" in standing:
         return
+    moments = {name for name, value in module.scopes[0].given() if is_now(value)}
     for scope in module.scopes:
-        moments = {name for name, value in scope.given() if is_now(value)}
+        if scope.name in standing:
+            continue
+        known = moments | {name for name, value in scope.given() if is_now(value)}
         for call in scope.calls:
             if last(call.func) in TODAYS and module.imported(call.func).startswith(("datetime.", "django.")):
                 yield scope.name, ast.unparse(call)
         for node in scope.of(ast.Attribute):
-            if not is_now(node.value) and not (isinstance(node.value, ast.Name) and node.value.id in moments):
-                continue
-            if node.attr in PARTS or (
-                node.attr == "replace"
-                and any(
-                    call.func is node and CALENDAR & {each.arg for each in call.keywords}
-                    for call in scope.calls
-                )
+            if _is_moment(node.value, known) and (
+                node.attr in PARTS or (node.attr == "replace" and _replaces_calendar(node, scope))
             ):
                 yield scope.name, ast.unparse(node)
+        for written in scope.of(ast.FormattedValue):
+            if written.format_spec is not None and _is_moment(written.value, known):
+                yield scope.name, ast.unparse(written)
 
 
-def _stands(module: Module) -> bool:
-    for scope in module.scopes:
-        if any(each.arg == "still" for each in scope.of(ast.arg)):
-            return True
-        for call in scope.calls:
-            marked = (each.value for each in call.args if isinstance(each, ast.Constant))
-            if last(call.func) == "freeze" or "still" in marked:
-                return True
-    return False
+def _is_moment(node: ast.expr, moments: set[str]) -> bool:
+    return is_now(node) or bool(names(node) & moments and isinstance(node, ast.Name | ast.BinOp))
+
+
+def _replaces_calendar(replace: ast.Attribute, scope: Scope) -> bool:
+    return any(
+        call.func is replace and CALENDAR & {each.arg for each in call.keywords} for call in scope.calls
+    )
+
+
+def _standing(module: Module) -> set[str]:
+    """The names of scopes in which the clock stands; the module's own, which is empty, where it stands for all of them."""
+    standing = {"still"}
+    before = 0
+    while len(standing) > before:
+        before = len(standing)
+        standing |= {scope.name for scope in module.scopes if _freezes(scope, standing)}
+        if any(scope.name in standing and _is_for_all(scope) for scope in module.scopes):
+            standing.add("")
+    return standing
+
+
+def _freezes(scope: Scope, fixtures: set[str]) -> bool:
+    if fixtures & {each.arg for each in scope.of(ast.arg)}:
+        return True
+    return any(
+        last(call.func) == "freeze"
+        or (
+            last(call.func) == "usefixtures" and fixtures & {getattr(each, "value", "") for each in call.args}
+        )
+        for call in scope.calls
+    )
+
+
+def _is_for_all(scope: Scope) -> bool:
+    return any(each.arg == "autouse" for call in scope.calls for each in call.keywords)
 
 
 def impatient_browsers(module: Module) -> Found:

@@ -199,7 +199,7 @@ def test_what_is_tried_out_is_cut_at_the_limit_and_says_so(faulty, faulty_client
     faulty.script = lambda exchange: exchange.reply(200, body=b"x" * 100_000, content_type="text/plain")
     found = invoke(faulty_client, TARGET, method="GET", path="/", limits=ProxyLimits(response_bytes=1000))
     assert (len(found.body), found.truncated) == (1000, True)
-    assert 0 < found.duration_seconds < 5
+    assert found.duration_seconds > 0
 
 
 def test_a_streamed_request_beyond_the_limit_is_413(faulty, faulty_client):

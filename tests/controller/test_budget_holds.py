@@ -74,7 +74,8 @@ def test_what_stopping_takes_beyond_the_promise_is_the_platforms(quick):
 
 def test_stopping_begins_when_the_pod_is_asked_to_and_not_when_its_grace_period_ends(quick):
     bench = quick
-    PlatformSettings.objects.update(grace_seconds=30)
+    grace = 300
+    PlatformSettings.objects.update(grace_seconds=grace)
     budget = budget_for(bench.team, 5_000)
     run = bench.running(env={"BED_RUN_SECONDS": 600, "BED_STOP_SECONDS": 2})
     change_budget(budget=budget, changes={"amount_micro_usd": 1 * USD}, actor=SETUP, now=clock.now())
@@ -82,7 +83,7 @@ def test_stopping_begins_when_the_pod_is_asked_to_and_not_when_its_grace_period_
     (line,) = LedgerEntry.objects.filter(account__startswith="team:", phase="stopping")
     pod = run.pods.get()
     assert (line.started_at, line.ended_at) == (pod.deletion_asked_at, pod.ended_at.replace(microsecond=0))
-    assert 1 <= (line.ended_at - line.started_at).total_seconds() <= 20
+    assert 1 <= (line.ended_at - line.started_at).total_seconds() < grace
 
 
 def test_a_promise_is_extended_from_what_is_given_on_top(quick):

@@ -40,10 +40,11 @@ def test_a_refusal_that_may_pass_lets_the_run_wait_say_why_and_go_on(bench, rela
     relay.refuse("POST", "/jobs", code, reason, words)
     run = bench.submit()
     for _ in range(3):
+        before = clock.now()
         bench.turn(run)
     assert (run.phase, run.reason) == ("Admitted", "Creating"), run.message
     assert words in run.message
-    assert clock.now() < run.next_reconcile_at <= clock.now() + timedelta(seconds=REFUSED_RETRY_SECONDS)
+    assert before < run.next_reconcile_at <= clock.now() + timedelta(seconds=REFUSED_RETRY_SECONDS)
     assert (run.attempts.count(), run.retries_used, bench.own(run, kinds.JOB)) == (1, 0, [])
     relay.rules.clear()
     bench.until(run, lambda run: run.phase == "Running")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import runpy
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.ports import reserved_port
 
 SCRIPT = Path(__file__).resolve().parents[2] / "demo" / "digits" / "train_parallel.py"
 PATIENCE_SECONDS = 60
@@ -30,12 +31,6 @@ slope, loss = digits.gradient(weights, x[rank::size], y[rank::size])
 np.save(sys.argv[4], group.total(np.concatenate([slope, [loss]])) / len(x))
 group.close()
 """
-
-
-@pytest.fixture
-def port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class Pods:
@@ -79,8 +74,8 @@ class Pods:
 
 
 @pytest.fixture
-def pods(tmp_path, port):
-    made = Pods(tmp_path, port)
+def pods(tmp_path):
+    made = Pods(tmp_path, reserved_port())
     yield made
     for process in made.running:
         process.kill()
@@ -88,7 +83,8 @@ def pods(tmp_path, port):
 
 
 @pytest.mark.processes
-def test_the_averaged_gradient_is_that_of_one_process(tmp_path, port):
+def test_the_averaged_gradient_is_that_of_one_process(tmp_path):
+    port = reserved_port()
     files = [tmp_path / f"{rank}.npy" for rank in range(3)]
     running = [
         subprocess.Popen([sys.executable, "-c", STEP, str(rank), "3", str(port), str(file)])

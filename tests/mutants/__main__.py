@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ import coverage
 import pytest
 
 from tests.migrating import kept_tables
+from tests.mutants.changed import NO_MAP, Repository
 from tests.mutants.chosen import write as write_chosen
 from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
+from tests.mutants.lines import Hunk, moved
 from tests.mutants.reach import merge
 from tests.mutants.reached import COMMIT, Map, load
 from tests.mutants.sites import Site, planted
@@ -80,28 +82,32 @@ def record(jobs: str) -> int:
 
 def run(jobs: str, *, anew: bool) -> None:
     """Plant one after the other; each verdict is written at once."""
-    verdicts = {} if anew or not VERDICTS.exists() else json.loads(VERDICTS.read_text())
-    before = json.loads(BEFORE.read_text()) if BEFORE.exists() else {}
+    before, last = (json.loads(path.read_text()) if path.exists() else {} for path in (BEFORE, VERDICTS))
+    verdicts = {} if anew else dict(last)
     known = load(ROOT, REACH)
     if known is None:
-        sys.exit("there is no map of what each test reaches: `python -m tests.mutants reach` makes it")
+        sys.exit(NO_MAP)
+    between = Repository(ROOT).hunks(None, known.commit)
     with _copy() as tree:
         for fault in listed():
             if str(fault.number) in verdicts:
                 continue
-            found = before.get(str(fault.number), {}).get("by", "")
-            verdicts[str(fault.number)] = verdict = judge(tree, fault, known, jobs, first=found)
+            found = {**before, **last}.get(str(fault.number), {}).get("by", "")
+            verdicts[str(fault.number)] = verdict = judge(tree, fault, known, between, jobs, first=found)
             VERDICTS.write_text(json.dumps(verdicts, indent=1) + "\n")
             _say(fault, verdict)
 
 
-def judge(tree: Path, fault: Fault, known: Map, jobs: str, *, first: str = "") -> dict[str, Any]:
+def judge(
+    tree: Path, fault: Fault, known: Map, between: Mapping[str, list[Hunk]], jobs: str, *, first: str = ""
+) -> dict[str, Any]:
     """Whether a test finds it, how many reach it, the first that failed, and the seconds it took.
 
+    `between` leads from the lines of today to those of the map.
     `first` is the name of the test that is asked before the others, if it reaches the fault: what found it once.
     """
     module, site = located(fault)
-    tests = [test for test in reaching(known, module, site) if (tree / _file(test)).exists()]
+    tests = [test for test in reaching(known, between, module, site) if (tree / _file(test)).exists()]
     if not tests:
         return {"verdict": "unreached", "tests": 0, "by": "", "seconds": 0}
     path = tree / module
@@ -120,14 +126,14 @@ def judge(tree: Path, fault: Fault, known: Map, jobs: str, *, first: str = "") -
     return {"verdict": verdict, "tests": len(tests), "by": by, "seconds": seconds}
 
 
-def reaching(known: Map, module: str, site: Site) -> list[str]:
+def reaching(known: Map, between: Mapping[str, list[Hunk]], module: str, site: Site) -> list[str]:
     """The tests that reach the site, by themselves or by what is set up for them."""
     if module.endswith(".html"):
         tests = set(known.templates.get(module, ()))
     elif site.declared:
         tests = known.using(module, site.symbol)
     else:
-        tests = known.reaching(module, site.lines)
+        tests = known.reaching(module, moved(site.lines, between.get(module, ())))
     # Those of the module's own app first: one of them fails soonest.
     own = f"tests/{module.partition('/')[0]}/"
     return sorted(tests, key=lambda test: (not test.startswith(own), test))
@@ -142,6 +148,9 @@ def _first_failure(tree: Path, tests: list[str], known: Map, jobs: str) -> str:
         return NEVER_ENDED
     if ended.returncode == pytest.ExitCode.OK:
         return ""
+    # The test that found it once may have another name.
+    if ended.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and len(tests) == 1:
+        return ""
     # A fault that makes it take ever more memory: the system ended it.
     if ended.returncode == -signal.SIGKILL:
         return NEVER_ENDED
@@ -150,7 +159,9 @@ def _first_failure(tree: Path, tests: list[str], known: Map, jobs: str) -> str:
         raise RuntimeError(
             f"pytest ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}"
         )
-    return failed[0].split(" - ")[0].split(" ", 1)[1]
+    name = failed[0].split(" ", 1)[1]
+    # A name may hold what stands before the message.
+    return next((test for test in tests if name.startswith(f"{test} - ")), name.partition(" - ")[0])
 
 
 def _passes(tree: Path, test: str, known: Map) -> bool:

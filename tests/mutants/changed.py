@@ -48,9 +48,14 @@ class Repository:
         # A byte that is no UTF-8 stands in no line that is looked at.
         return done.stdout.decode(errors="replace")
 
-    def hunks(self, old: str, new: str | None) -> dict[str, list[Hunk]]:
-        options = ["-U0", "--no-renames", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/"]
-        found = hunks(self.git("diff", *options, old, *([new] if new else []), "--"))
+    def hunks(self, old: str | None, new: str | None) -> dict[str, list[Hunk]]:
+        versions = [each for each in (old, new) if each is not None]
+        # In reverse the prefixes change places, too.
+        prefixes = (
+            ["--src-prefix=a/", "--dst-prefix=b/"] if old else ["-R", "--src-prefix=b/", "--dst-prefix=a/"]
+        )
+        options = ["-U0", "--no-renames", "--no-color", "--no-ext-diff", *prefixes]
+        found = hunks(self.git("diff", *options, *versions, "--"))
         if new is None:
             others = self.git("ls-files", "-z", "--others", "--exclude-standard").split("\0")
             found |= {path: [] for path in others if path}
@@ -121,7 +126,13 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
     _say(
         f"{len(choice.tests)} tests reach what was changed; {len(choice.files)} files of tests run as a whole"
     )
-    variables = write(FOLDER / "chosen.json", tests=choice.tests, files=choice.files, known=known.known)
+    variables = write(
+        FOLDER / "chosen.json",
+        tests=choice.tests,
+        files=choice.files,
+        known=known.known,
+        may_be_none=True,
+    )
     command = [
         *arguments,
         *(["-n", "0", "--dist", "no"] if few else []),

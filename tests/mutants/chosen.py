@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,15 +14,29 @@ VARIABLE = "PORTAL_TEST_CHOSEN"
 
 
 def write(
-    path: Path, *, tests: Iterable[str], files: Iterable[str] = (), known: Iterable[str]
+    path: Path,
+    *,
+    tests: Iterable[str],
+    files: Iterable[str] = (),
+    known: Iterable[str],
+    may_be_none: bool = False,
 ) -> dict[str, str]:
-    """The variables under which the plugin reads them; `known` are all tests of the map."""
-    path.write_text(json.dumps({"tests": sorted(tests), "files": sorted(files), "known": sorted(known)}))
+    """The variables under which the plugin reads them; `known` are all tests of the map.
+
+    With `may_be_none` it is no failure that no test is left: all that were chosen may be of another tier.
+    """
+    said = {
+        "tests": sorted(tests),
+        "files": sorted(files),
+        "known": sorted(known),
+        "may_be_none": may_be_none,
+    }
+    path.write_text(json.dumps(said))
     return {VARIABLE: str(path)}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    said = json.loads(Path(os.environ[VARIABLE]).read_text())  # noqa: TID251
+    said = _said()
     tests, files, known = (set(said[name]) for name in ("tests", "files", "known"))
     kept, left_out = [], []
     for item in items:
@@ -32,11 +47,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """All that were chosen may be of another tier."""
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and _said()["may_be_none"]:
         session.exitstatus = pytest.ExitCode.OK
 
 
 def keeps(test: str, tests: Collection[str], files: Collection[str], known: Collection[str]) -> bool:
     """A test that the map does not know is new or has another name since: it runs where its file was asked for."""
     return test in tests or test.partition("::")[0] in files or test not in known
+
+
+def _said() -> dict[str, Any]:
+    said: dict[str, Any] = json.loads(Path(os.environ[VARIABLE]).read_text())  # noqa: TID251
+    return said

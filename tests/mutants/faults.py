@@ -111,7 +111,7 @@ def _all(patterns: Iterable[str]) -> list[tuple[str, Site]]:
     for pattern in patterns:
         files, _, word = pattern.partition("::")
         for path in sorted(path.relative_to(ROOT) for path in ROOT.glob(files)):
-            if path.parts[0] != "tests" and not {*path.parts} & {*NOT_DRAWN}:
+            if path.parts[0] in {*packages(), "templates"} and not {*path.parts} & {*NOT_DRAWN}:
                 found[str(path)] = [site for site in _sites(str(path)) if word in site.symbol]
     return [(module, site) for module in sorted(found) for site in found[module]]
 

@@ -269,3 +269,10 @@ def test_a_test_that_the_map_does_not_know_runs_in_a_file_that_was_asked_for():
         if keeps(test, {"a.py::one[1]"}, {"b.py"}, known)
     ]
     assert kept == ["a.py::one[1]", "a.py::one[3]", "a.py::two", "b.py::any"]
+
+
+def test_lines_of_the_working_tree_are_looked_up_where_a_commit_has_them(checkout):
+    checkout.change("shop/sums.py", "LIMIT = 3", "LIMIT = 3\nLEAST = 1")
+    between = Repository(checkout.root).hunks(None, "HEAD")["shop/sums.py"]
+    assert moved([9], between) == {8}
+    assert moved([3], between) == {3}

@@ -44,7 +44,6 @@ def what_of(name: str) -> str:
     return "link" if name == "teams:sign-in-link" else ROUTES[name].what
 
 
-@pytest.mark.matrix
 def test_each_unsafe_page_and_operation_refuses_a_session_without_its_csrf_token(world):
     """The two matrices below in short: one request of each."""
     before = snapshot()
@@ -143,7 +142,6 @@ def check_headers(response, url: str) -> None:
     assert "Server" not in response, url
 
 
-@pytest.mark.matrix
 def test_every_page_carries_the_policy(world):
     client = browser(world.member)
     with every_row() as row:
@@ -178,7 +176,6 @@ def no_inline(html: str) -> list[str]:
     return found + re.findall(r"(?:href|src|action)=\"javascript:", html) + re.findall(r"hx-on[:=]", html)
 
 
-@pytest.mark.matrix
 def test_open_pages_the_api_and_errors_carry_the_policy(world):
     client = browser(world.member)
     urls = [

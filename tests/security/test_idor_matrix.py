@@ -120,7 +120,6 @@ OPEN_TO_ALL = {"teams-api:token-list", "gateway-api:stream"}
 OPEN_TO_READERS = {"gateway-api:invoke", "gateway-api:invoke-root"}
 
 
-@pytest.mark.matrix
 @pytest.mark.parametrize(("names", "by_session"), [(API, False), (PAGES, True)], ids=["api", "pages"])
 def test_no_route_forgets_whom_it_is_for(world, names, by_session):
     """The matrix below in short: nobody, another team's lead, and the first of the team who may not."""

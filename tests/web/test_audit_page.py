@@ -120,6 +120,7 @@ def test_a_name_is_that_of_its_time(vision, root):
         usual=4,
     ),
 )
+@pytest.mark.usefixtures("still")
 def test_what_one_looks_for_is_found(vision, lead, root, query, actions):
     client = Client()
     client.post("/sign-in/", {"username": "lena", "password": "wrong"})
