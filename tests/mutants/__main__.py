@@ -105,7 +105,7 @@ def judge(
     """Whether a test finds it, how many reach it, the first that failed, and the seconds it took.
 
     `between` leads from the lines of today to those of the map.
-    `first` is the name of the test that is asked before the others, if it reaches the fault: what found it once.
+    `first` is the name of the test that is asked before the others: what found it once.
     """
     module, site = located(fault)
     tests = [test for test in reaching(known, between, module, site) if (tree / _file(test)).exists()]
@@ -117,7 +117,9 @@ def judge(
     _lend_tables(tree, module)
     try:
         began = time.monotonic()
-        by = _first_failure(tree, [first], known, jobs) if first in tests else ""
+        # It may be newer than the map.
+        asked = first and (tree / _file(first)).exists()
+        by = _first_failure(tree, [first], known, jobs) if asked else ""
         by = by or _first_failure(tree, tests, known, jobs)
     finally:
         path.write_text(source)
