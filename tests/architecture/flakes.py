@@ -201,8 +201,8 @@ def elapsed_time(module: Module) -> Found:
 
 
 def _is_at_most(claim: ast.Compare) -> bool:
-    """Something took, or is over before: a machine that is busy enough takes longer."""
-    sides = zip((claim.left, *claim.comparators), claim.ops, (*claim.comparators,), strict=False)
+    """Whether it sets a limit to a duration, or a deadline for the present time: a busy machine exceeds both."""
+    sides = zip((claim.left, *claim.comparators), claim.ops, claim.comparators, strict=False)
     return any(
         isinstance(sign, ast.Lt | ast.LtE)
         and (_is_now_or_since(smaller) or (_is_duration(smaller) and isinstance(larger, ast.Constant)))
@@ -301,7 +301,7 @@ def guessed_ports(module: Module) -> Found:
 
 
 def _only_asks(opener: str, block: ast.With) -> bool:
-    """It binds a socket, which then closes, or it listens to learn the port's number and for nothing else."""
+    """Whether the block binds a socket and closes it, or opens a server and asks it for nothing but its address."""
     called = {last(each.func) for part in block.body for each in ast.walk(part) if isinstance(each, ast.Call)}
     return (opener == "socket" and "bind" in called) or (
         opener == "create_server" and called == {"getsockname"}
@@ -311,7 +311,7 @@ def _only_asks(opener: str, block: ast.With) -> bool:
 def todays_date(module: Module) -> Found:
     """Parts of the calendar of a clock that goes on: what is computed after midnight has others.
 
-    A function that freezes the clock is not looked at, nor one that uses such a fixture of its module.
+    Functions that freeze the clock are skipped, and so are functions that use a fixture of their module that freezes it.
     """
     standing = _standing(module)
     if "" in standing:
@@ -345,7 +345,7 @@ def _replaces_calendar(replace: ast.Attribute, scope: Scope) -> bool:
 
 
 def _standing(module: Module) -> set[str]:
-    """The names of scopes in which the clock stands; the module's own, which is empty, where it stands for all of them."""
+    """Names of the scopes in which the clock stands. They include the module's, which is empty, if it stands in all of them."""
     standing = {"still"}
     before = 0
     while len(standing) > before:

@@ -28,6 +28,7 @@ import pytest
 
 from tests.migrating import kept_tables
 from tests.mutants.changed import NO_MAP, Repository
+from tests.mutants.chosen import file_of
 from tests.mutants.chosen import write as write_chosen
 from tests.mutants.faults import ROOT, Fault, listed, located, with_new_groups, write
 from tests.mutants.lines import Hunk, moved
@@ -108,7 +109,7 @@ def judge(
     `first` is the name of the test that is asked before the others: what found it once.
     """
     module, site = located(fault)
-    tests = [test for test in reaching(known, between, module, site) if (tree / _file(test)).exists()]
+    tests = [test for test in reaching(known, between, module, site) if (tree / file_of(test)).exists()]
     if not tests:
         return {"verdict": "unreached", "tests": 0, "by": "", "seconds": 0}
     path = tree / module
@@ -117,9 +118,9 @@ def judge(
     _lend_tables(tree, module)
     try:
         began = time.monotonic()
-        # It may be newer than the map.
-        asked = first and (tree / _file(first)).exists()
-        by = _first_failure(tree, [first], known, jobs) if asked else ""
+        # It may be newer than the map, or have another name since.
+        asked = first and (tree / file_of(first)).exists()
+        by = _first_failure(tree, [first], known, jobs, may_be_none=True) if asked else ""
         by = by or _first_failure(tree, tests, known, jobs)
     finally:
         path.write_text(source)
@@ -142,17 +143,14 @@ def reaching(known: Map, between: Mapping[str, list[Hunk]], module: str, site: S
     return sorted(tests, key=lambda test: (not test.startswith(own), test))
 
 
-def _first_failure(tree: Path, tests: list[str], known: Map, jobs: str) -> str:
+def _first_failure(tree: Path, tests: list[str], known: Map, jobs: str, *, may_be_none: bool = False) -> str:
     """The name of a test that fails, or that none ended; empty where all pass. RuntimeError where they were not run."""
     workers = ["-n", jobs] if len(tests) > WORTH_WORKERS else []
     try:
-        ended = _pytest(tree, tests, known, *workers)
+        ended = _pytest(tree, tests, known, *workers, may_be_none=may_be_none)
     except subprocess.TimeoutExpired:
         return NEVER_ENDED
     if ended.returncode == pytest.ExitCode.OK:
-        return ""
-    # The test that found it once may have another name.
-    if ended.returncode == pytest.ExitCode.NO_TESTS_COLLECTED and len(tests) == 1:
         return ""
     # A fault that makes it take ever more memory: the system ended it.
     if ended.returncode == -signal.SIGKILL:
@@ -172,21 +170,21 @@ def _passes(tree: Path, test: str, known: Map) -> bool:
     return test == NEVER_ENDED or _pytest(tree, [test], known).returncode == pytest.ExitCode.OK
 
 
-def _pytest(tree: Path, tests: list[str], known: Map, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _pytest(
+    tree: Path, tests: list[str], known: Map, *arguments: str, may_be_none: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Runs those tests, and what the map does not know in their files: a test may have another name since."""
     # What could not be imported has the name of its file.
-    whole = [test for test in tests if test == _file(test)]
-    variables = write_chosen(tree / ".mutants-tests", tests=tests, files=whole, known=known.known)
+    whole = [test for test in tests if test == file_of(test)]
+    variables = write_chosen(
+        tree / ".mutants-tests", tests=tests, files=whole, known=known.known, may_be_none=may_be_none
+    )
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=no"]
-    command += [*SUITE, *arguments, "-p", "tests.mutants.chosen", *dict.fromkeys(map(_file, tests))]
+    command += [*SUITE, *arguments, "-p", "tests.mutants.chosen", *dict.fromkeys(map(file_of, tests))]
     return subprocess.run(
         command, cwd=tree, env={**os.environ, **variables},  # noqa: TID251
         capture_output=True, text=True, timeout=RUN_SECONDS, check=False,
     )  # fmt: skip
-
-
-def _file(test: str) -> str:
-    return test.partition("::")[0]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.ci.imports import ROOT, Project
 from tests.mutants.choosing import Change, Choice, Chooser
-from tests.mutants.chosen import write
+from tests.mutants.chosen import file_of, write
 from tests.mutants.lines import Hunk, hunks
 from tests.mutants.reached import Map, load
 
@@ -50,7 +50,7 @@ class Repository:
 
     def hunks(self, old: str | None, new: str | None) -> dict[str, list[Hunk]]:
         versions = [each for each in (old, new) if each is not None]
-        # In reverse the prefixes change places, too.
+        # With -R, git swaps the prefixes.
         prefixes = (
             ["--src-prefix=a/", "--dst-prefix=b/"] if old else ["-R", "--src-prefix=b/", "--dst-prefix=a/"]
         )
@@ -117,7 +117,7 @@ def _run(choice: Choice, known: Map, arguments: list[str]) -> None:
     if choice.everything:
         _run_all(choice.everything, arguments)
     files = sorted(
-        file for file in choice.files | {_file(test) for test in choice.tests} if (ROOT / file).exists()
+        file for file in choice.files | {file_of(test) for test in choice.tests} if (ROOT / file).exists()
     )
     if not files:
         _say("no test reaches what was changed")
@@ -180,15 +180,11 @@ def over(repository: Repository, project: Project, known: Map, count: int, *, ti
 
 def wanted(choice: Choice, known: Map) -> set[str]:
     """By their ids, as the map has them."""
-    return choice.tests | {test for test in known.known if _file(test) in choice.files}
+    return choice.tests | {test for test in known.known if file_of(test) in choice.files}
 
 
 def _of_make_test(tests: set[str], known: Map) -> set[str]:
     return {test for test in tests - known.matrix if not test.startswith(OF_SOURCES)}
-
-
-def _file(test: str) -> str:
-    return test.partition("::")[0]
 
 
 def _say(line: str) -> None:

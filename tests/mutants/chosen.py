@@ -21,9 +21,10 @@ def write(
     known: Iterable[str],
     may_be_none: bool = False,
 ) -> dict[str, str]:
-    """The variables under which the plugin reads them; `known` are all tests of the map.
+    """Write down which tests run. Returns the environment variables with which the plugin finds the file.
 
-    With `may_be_none` it is no failure that no test is left: all that were chosen may be of another tier.
+    `known` are all tests of the map. With `may_be_none`, a run in which no test is left passes: all that were chosen may belong to
+    another tier.
     """
     said = {
         "tests": sorted(tests),
@@ -53,7 +54,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 def keeps(test: str, tests: Collection[str], files: Collection[str], known: Collection[str]) -> bool:
     """A test that the map does not know is new or has another name since: it runs where its file was asked for."""
-    return test in tests or test.partition("::")[0] in files or test not in known
+    return test in tests or file_of(test) in files or test not in known
+
+
+def file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 def _said() -> dict[str, Any]:
